@@ -1,0 +1,222 @@
+"""Hyperteachers: networks whose weights are mixtures of modules (the paper, section 3).
+
+    h_0 = x,   h_l = ReLU(scale * sum_m z_m (h_{l-1} Theta_lm + b_lm)),   f(x, z) = h_last @ Omega
+
+Arrays have the orientation of the files everywhere: a row vector times (fan_in, fan_out).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from theory.arithmetic import Array, as_float, representable
+from theory.circuit import Affine, Bilinear, Circuit, Input, Node, ReLU, affine, box
+from theory.domains import KHOT, Tasks
+from theory.families.family import Family
+from theory.families.files import read_teacher, write_teacher
+
+#: The grid of the paper's discrete weights: the float32 values, promoted exactly (3/5 and float32(.6) differ).
+DISCRETE = tuple(Fraction(float(np.float32(v / 10))) for v in range(5, 11))
+CONTINUOUS = (Fraction(1, 2), Fraction(1))
+WEIGHTS = ("khot", "discrete", "continuous")
+
+
+class Hyperteacher(Family):
+    """A hyperteacher with any number of modulated layers.
+
+    modules: one array (modules, fan_in, fan_out) a layer; biases: one (modules, fan_out) a layer, or None for
+    zeros; readout: (last fan_out, outputs). ``active`` is K, the largest number of modules in use.
+    weights: "khot" (z_m in {0, 1}), "discrete" (z_m in {0} + levels), "continuous" (z_m in {0} + [lo, hi]).
+    levels: the grid, or (lo, hi); taken as exact rationals; default 1, the paper's grid, or (1/2, 1).
+    box: (lower, upper) of x, each a number or (inputs,). forward takes the raw z; scale multiplies it inside.
+    Raises ValueError, one line, for shapes that do not fit, NaN, active > modules, unknown weights.
+    """
+
+    name = "hyperteacher"
+
+    def __init__(
+        self,
+        modules: Sequence[Any],
+        biases: Sequence[Any] | None,
+        readout: Any,
+        active: int,
+        weights: str = "khot",
+        scale: float = 1.0,
+        box: tuple[Any, Any] = (-1.0, 1.0),
+        levels: Sequence[Any] | None = None,
+    ) -> None:
+        self.layers = tuple(_array(f"modules[{i}]", m, 3) for i, m in enumerate(modules))
+        if not self.layers:
+            raise ValueError("modules: no layer given; need at least one array (modules, fan_in, fan_out)")
+        if biases is None:
+            biases = [np.zeros((m.shape[0], m.shape[2])) for m in self.layers]
+        if len(biases) != len(self.layers):
+            raise ValueError(f"biases: {len(biases)} arrays for {len(self.layers)} modulated layers; give one a layer")
+        self.biases = tuple(_array(f"biases[{i}]", b, 2) for i, b in enumerate(biases))
+        self.readout = _array("readout", readout, 2)
+        self.modules, self.active = len(self.layers[0]), int(active)
+        self._check_shapes()
+        if not isinstance(scale, Fraction) and not math.isfinite(scale):
+            raise ValueError(f"scale: {scale} is not a finite number")
+        self.scale = scale
+        self.weights = weights
+        self.levels = _levels(weights, levels)
+        self.box = _box(box, self.layers[0].shape[1])
+        Tasks(self.modules, self.active)  # refuses active > modules in its own words
+
+    def _check_shapes(self) -> None:
+        fan_in = self.layers[0].shape[1]
+        for i, (module, bias) in enumerate(zip(self.layers, self.biases, strict=True)):
+            wanted = (self.modules, fan_in, module.shape[2])
+            if module.shape != wanted:
+                raise ValueError(f"modules[{i}]: shape {module.shape}, need {wanted} = (modules, fan_in, fan_out)")
+            if bias.shape != (self.modules, module.shape[2]):
+                raise ValueError(f"biases[{i}]: shape {bias.shape}, need {(self.modules, module.shape[2])}")
+            fan_in = module.shape[2]
+        if self.readout.shape[0] != fan_in:
+            raise ValueError(f"readout: shape {self.readout.shape}, need ({fan_in}, outputs)")
+        if 0 in (*self.readout.shape, *(d for m in self.layers for d in m.shape)):
+            raise ValueError("modules and readout: every dimension must be at least 1")
+
+    @classmethod
+    def sample(
+        cls,
+        modules: int = 16,
+        active: int = 3,
+        inputs: int = 16,
+        hidden: Sequence[int] = (16,),
+        outputs: int = 16,
+        weights: str = "khot",
+        seed: int = 0,
+        *,
+        scale: float | None = None,
+        box: tuple[Any, Any] = (-1.0, 1.0),
+        levels: Sequence[Any] | None = None,
+    ) -> Hyperteacher:
+        """A random hyperteacher with the paper's initialisation.
+
+        Modules and readout: normal, cut at two standard deviations, variance sqrt(3)/fan_in; biases uniform on
+        [0, .5). Modules, biases and readout have random streams of their own, a stream a layer, so that changing
+        one size leaves the other arrays as they were. scale defaults to 1/sqrt(active).
+        """
+        for what, value in (("modules", modules), ("inputs", inputs), ("outputs", outputs), *(("hidden", h) for h in hidden)):
+            if value < 1:
+                raise ValueError(f"{what}: {value} must be at least 1")
+        if not hidden:
+            raise ValueError("hidden: give the width of at least one modulated layer")
+        Tasks(modules, active)
+        sizes = (inputs, *hidden)
+        stream = _streams(seed)
+        return cls(
+            [_truncated(stream(0, i), (modules, a, b), a) for i, (a, b) in enumerate(zip(sizes, sizes[1:], strict=False))],
+            [_float32(0.5 * stream(1, i).random((modules, b))) for i, b in enumerate(hidden)],
+            _truncated(stream(2, 0), (sizes[-1], outputs), sizes[-1]),
+            active,
+            weights,
+            1 / math.sqrt(active) if scale is None else scale,
+            box,
+            levels,
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> Hyperteacher:
+        """From .npz or .safetensors (see theory.families.files). Raises ValueError for anything it cannot use."""
+        return cls(**read_teacher(Path(path)))
+
+    def save(self, path: str | Path) -> None:
+        """To .npz or .safetensors, so that ``load`` gives the same family back (levels as exact fractions)."""
+        write_teacher(Path(path), self)
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """Width of each modulated layer."""
+        return tuple(m.shape[2] for m in self.layers)
+
+    @property
+    def tasks(self) -> int:
+        return Tasks(self.modules, self.active).supports.count
+
+    @cached_property
+    def circuit(self) -> Circuit:
+        continuous = self.weights == "continuous"
+        domain = Tasks(
+            self.modules,
+            self.active,
+            levels=None if continuous else self.levels,
+            interval=(self.levels[0], self.levels[1]) if continuous else None,
+        )
+        x, z = Input("x", self.box), Input("z", domain)
+        scale: Any = self.scale
+        value: Node = x
+        for module, bias in zip(self.layers, self.biases, strict=True):
+            mixed = Bilinear(module, z, value)
+            offset = Affine(((z, bias),), np.zeros(bias.shape[1]))
+            value = ReLU(affine([(mixed, scale), (offset, scale)]))
+        return Circuit(x, z, affine([(value, self.readout)]))
+
+    def __repr__(self) -> str:
+        shape = "-".join(str(n) for n in (self.inputs, *self.hidden, self.outputs))
+        return f"Hyperteacher({shape}, {self.active} of {self.modules} modules, {self.weights}, {self.tasks:,} supports)"
+
+
+def _array(name: str, values: Any, dimensions: int) -> Array:
+    array = np.asarray(values)
+    if array.dtype != object:
+        array = array.astype(np.float64)
+    if array.ndim != dimensions:
+        raise ValueError(f"{name}: {array.ndim} dimensions, need {dimensions}")
+    if array.dtype != object and not np.isfinite(array).all():
+        raise ValueError(f"{name}: holds NaN or infinite values; all must be finite")
+    return array
+
+
+def _levels(weights: str, levels: Sequence[Any] | None) -> tuple[Fraction, ...]:
+    if weights not in WEIGHTS:
+        raise ValueError(f"weights: {weights!r} is unknown; use one of {', '.join(WEIGHTS)}")
+    default = {"khot": KHOT, "discrete": DISCRETE, "continuous": CONTINUOUS}[weights]
+    if levels is None or len(levels) == 0:
+        return default
+    exact = tuple(v if isinstance(v, Fraction) else Fraction(str(v) if isinstance(v, str) else float(v)) for v in levels)
+    if weights == "khot" and exact != KHOT:
+        raise ValueError("levels: khot weights have the single level 1; use weights='discrete' for others")
+    if weights == "continuous" and len(exact) != 2:
+        raise ValueError(f"levels: continuous weights need (lo, hi), got {len(exact)} values")
+    Tasks(1, 1, levels=exact)  # refuses levels that do not increase, or are not above 0
+    return exact
+
+
+def _box(bounds: tuple[Any, Any], inputs: int) -> Any:
+    try:
+        lower, upper = (np.broadcast_to(as_float(side), (inputs,)).copy() for side in bounds)
+    except (ValueError, TypeError) as reason:
+        raise ValueError(f"box: need (lower, upper), each a number or {inputs} numbers") from reason
+    if not all(representable(np.asarray(side)) for side in bounds):
+        raise ValueError("box: the bounds must be float64 numbers")
+    return box(lower, upper)
+
+
+def _streams(seed: int) -> Any:
+    if seed < 0:
+        raise ValueError(f"seed: {seed} must not be negative")
+    return lambda part, layer: np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(part, layer)))
+
+
+def _truncated(generator: np.random.Generator, shape: tuple[int, ...], fan_in: int) -> Array:
+    """Normal cut at two standard deviations, rescaled to variance sqrt(3)/fan_in; float32 values."""
+    below, above = ndtr(-2.0), ndtr(2.0)
+    density = math.exp(-2.0) / math.sqrt(2 * math.pi)
+    variance = 1 - 4 * density / (above - below)
+    draws = ndtri(below + (above - below) * generator.random(shape))
+    return _float32(draws * math.sqrt(math.sqrt(3) / fan_in / variance))
+
+
+def _float32(values: Array) -> Array:
+    return values.astype(np.float32).astype(np.float64)
