@@ -29,7 +29,8 @@ def allocate(
     """Integer pieces (terms,) for error constants ``half`` (terms,): c_r.
 
     weight: (terms, outputs) >= 0, what an error of term r does to output o. group: (terms,) from 0.
-    exponent: 1/3 (shallow) or 1/2 (deep). round_up: real pieces >= 1 -> the pieces really built (odd, products of radices).
+    exponent: 1/3 (shallow) or 1/2 (deep). round_up: real pieces >= 1 -> the pieces
+    really built (odd numbers, products of radices).
     """
     groups = int(group.max(initial=-1)) + 1
     together = sp.csr_matrix((np.ones(len(group)), (group, np.arange(len(group)))), shape=(groups, len(group)))

@@ -36,9 +36,9 @@ def build(
 ) -> ConstructedMLP:
     """The network of a family, its guaranteed error at most eps (claims C2 to C5, C7, C11, C13).
 
-    method: exact, shallow, deep, memorise, or auto: exact where all weights are discrete, else the cheaper of shallow and
-    deep. route: M, N, MN, rank, or auto: the cheapest. eps is required except for exact and memorise; for an exact
-    method it does not change the network. If rounding can be seen at eps, the budget leaves room for it.
+    method: exact, shallow, deep, memorise, or auto: exact where all weights are discrete, else the cheaper of shallow
+    and deep. route: M, N, MN, rank, or auto: the cheapest. eps is required except for exact and memorise; for an
+    exact method it does not change the network. If rounding can be seen at eps, the budget leaves room for it.
     Raises ValueError, one line, where a method does not apply, with the reason.
     """
     _validate(eps, method, route, dtype)

@@ -70,7 +70,9 @@ class Form:
         return Form(self.parts, self.bias + constants, sizes, noise)
 
     def columns(self, picks: Array) -> Form:
-        """The coordinates ``picks``."""
+        """The coordinates ``picks`` (increasing)."""
+        if len(picks) == self.width:
+            return self
         noise = None if self.noise is None else self.noise[picks]
         parts = {s: p.take_columns(picks) for s, p in self.parts.items()}
         return Form({s: p for s, p in parts.items() if p.nnz}, self.bias[picks], self.sizes[picks], noise)

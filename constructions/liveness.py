@@ -1,4 +1,4 @@
-"""Liveness of a circuit: which coordinates of each node reach the output. What does not is neither gated nor counted."""
+"""Liveness of a circuit: which coordinates of each node reach the output. What does not is not counted."""
 
 from __future__ import annotations
 

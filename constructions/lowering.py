@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from constructions.forms import X, Z, Block, Form, constant, over, whole
+from constructions.forms import Block, Form, X, Z, constant, over, whole
 from constructions.gadgets import Chain, Hinges, Ridges, deep_product, gate, maximum_weights, product, split
 from constructions.gadgets.ridges import centred, lift
 from constructions.planning import Gates, Plan
@@ -83,7 +83,7 @@ class _Lowering:
         return lift(live.astype(float), self.exact)
 
     def _hinge(self, node: Node, form: Form, inside: Domain, gadget: str) -> Form:
-        """ReLU of a form: neurons only where the sign is not known; coordinates that are known are passed or dropped."""
+        """ReLU of a form: neurons only where the sign is not known; the rest is passed or dropped."""
         live = self.plan.live[id(node)]
         passed = live & (inside.lower >= 0)
         bent = np.flatnonzero(live & ~passed & (inside.upper > 0))

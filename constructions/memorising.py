@@ -53,7 +53,7 @@ def memorise(circuit: Circuit) -> Circuit:
     neurons = domain.supports.count * hidden.width
     if neurons > LARGEST_BUILT:
         raise ValueError(
-            f"memorise: {neurons:,} neurons; it is built up to {LARGEST_BUILT:,} and only counted above: use method exact"
+            f"memorise: {neurons:,} neurons; built up to {LARGEST_BUILT:,} and only counted above: use method exact"
         )
     chunk = next(domain.supports.chunks(domain.supports.count))
     member = domain.supports.masks(chunk).astype(float)
@@ -71,7 +71,7 @@ def memorise(circuit: Circuit) -> Circuit:
 
 @dataclass(frozen=True, eq=False)
 class _Pencil:
-    """An affine form of x for each support, in Fractions: slope (supports, inputs, width) or None, offset (supports, width)."""
+    """Affine forms of x, one a support: slope (supports, inputs, width) or None, offset (supports, width)."""
 
     slope: Array | None
     offset: Array

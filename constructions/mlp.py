@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -36,6 +37,7 @@ class SparseLinear(nn.Module):
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor) -> None:
         super().__init__()
+        self.weight: torch.Tensor
         self.register_buffer("weight", weight)
         self.bias = nn.Parameter(bias, requires_grad=False)
 
@@ -78,7 +80,8 @@ class ConstructedMLP(nn.Module):
         """The network on rows [z, x]: (batch, modules + inputs) -> (batch, outputs)."""
         for linear in self.linear[:-1]:
             values = torch.relu(linear(values))
-        return self.linear[-1](values)  # type: ignore[no-any-return]
+        result: torch.Tensor = self.linear[-1](values)
+        return result
 
     @property
     def exact(self) -> bool:
@@ -153,19 +156,21 @@ class ConstructedMLP(nn.Module):
                 "use forward(x, z), whose layers are sparse"
             )
         modules: list[nn.Module] = []
-        for linear in self.linear:
-            weight = linear.weight.to_dense() if isinstance(linear, SparseLinear) else linear.weight
-            modules += [_dense(weight.detach().clone(), linear.bias.detach().clone()), nn.ReLU()]  # type: ignore[union-attr, operator]
+        for layer in self.layers:
+            weight = torch.as_tensor(layer.weight.csr().T.toarray(), dtype=self.dtype)
+            modules += [_dense(weight, torch.as_tensor(as_float(layer.bias), dtype=self.dtype)), nn.ReLU()]
         return nn.Sequential(*modules[:-1])
 
     def __repr__(self) -> str:
-        shape = "-".join(str(n) for n in (self.circuit.z.width + self.circuit.x.width, *self.widths, self.circuit.output.width))
+        ends = self.circuit.z.width + self.circuit.x.width, self.circuit.output.width
+        shape = "-".join(str(n) for n in (ends[0], *self.widths, ends[1]))
+        kind = str(self.dtype).removeprefix("torch.")
         lines = [
             f"ConstructedMLP({self.method}, route {self.route}, {shape})",
             f"  neurons     {self.neurons:,} = {self.formula}",
             f"  depth       {self.depth} hidden layers",
             f"  parameters  {self.size.parameters:,}, {self.size.nonzeros:,} not zero, largest {self.max_weight:.3g}",
-            f"  guaranteed  {self.guaranteed_error:.3g}   rounding ({str(self.dtype).removeprefix('torch.')}) {self.rounding_error:.3g}",
+            f"  guaranteed  {self.guaranteed_error:.3g}   rounding ({kind}) {self.rounding_error:.3g}",
         ]
         return "\n".join(lines)
 
@@ -178,7 +183,9 @@ def _linear(layer: Layer, dtype: torch.dtype) -> nn.Module:
         return _dense(torch.as_tensor(matrix.toarray(), dtype=dtype), bias)
     rows = matrix.tocsr()
     parts = (torch.as_tensor(rows.indptr), torch.as_tensor(rows.indices), torch.as_tensor(rows.data, dtype=dtype))
-    return SparseLinear(torch.sparse_csr_tensor(*parts, size=rows.shape, check_invariants=False), bias)
+    with warnings.catch_warnings():  # "Sparse CSR tensor support is in beta state", once a process
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support")
+        return SparseLinear(torch.sparse_csr_tensor(*parts, size=rows.shape, check_invariants=False), bias)
 
 
 def _dense(weight: torch.Tensor, bias: torch.Tensor) -> nn.Linear:

@@ -1,8 +1,8 @@
 """Planning: route, gadget and pieces of every Bilinear, in float64, before any weight is computed.
 
 One walk forwards over the circuit. At each Bilinear the error that its arguments already carry is known, so ranges are
-widened by it and the gadget's own error is added; what comes out at the output is the guaranteed error. Errors are kept a
-column per module as long as they stay linear, so that only modules that can meet are added up.
+widened by it and the gadget's own error is added; what comes out at the output is the guaranteed error. Errors are kept
+a column per module as long as they stay linear, so that only modules that can meet are added up.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from constructions.gadgets.ridges import centred, pad
 from constructions.liveness import live_coordinates
 from constructions.owners import worst_sum
 from constructions.routes import Terms, decompose
+from constructions.sensitivity import sensitivities
 from theory.arithmetic import Array, as_float
 from theory.circuit import Affine, Assume, Bilinear, Circuit, Input, Maximum, Node, ReLU, selection
 from theory.domains import Domain, OneHot, Tasks
@@ -33,9 +34,9 @@ EXACT_NONZEROS = 60_000
 class Gates:
     """How one Bilinear is built. Columns of length R: one entry a rank-one term.
 
-    kind: "gate", "split" or "product". tensor: the live part of the Bilinear's; constants (v,): coordinates of v that do
-    not vary, folded into ``linear`` forms of u. u, v: (low, high) of the two forms. moving: terms that need a gadget.
-    owner: coordinate of z that switches the term off, -1: none. pieces: of the interpolants (1 for gates). steps: radices.
+    kind: "gate", "split" or "product". tensor: the live part of the Bilinear's. folded (v,): coordinates of v that do
+    not vary; they are linear in u. u, v: (low, high) of the two forms. moving: terms that need a gadget. owner: the
+    coordinate of z that switches the term off, -1: none. pieces: of the interpolants (1 for gates). steps: radices.
     """
 
     node: Bilinear
@@ -122,7 +123,7 @@ def make_plan(circuit: Circuit, method: str, route: str, eps: float | None) -> P
     Raises ValueError where the method does not apply (exact with continuous weights), with the reason.
     """
     live = live_coordinates(circuit)
-    approximate = [n for n in circuit.nodes if isinstance(n, Bilinear) and not _exact_everywhere(n, route)]
+    approximate = _approximate(circuit, route)
     if method == "exact" and approximate:
         raise ValueError(_why_not_exact(approximate[0], route))
     target = eps
@@ -148,14 +149,22 @@ def gate_kind(node: Bilinear, route: str) -> tuple[str, Domain | None]:
     return ("split" if split_applies(domain.interval) else "product"), domain
 
 
-def _exact_everywhere(node: Bilinear, route: str) -> bool:
-    return gate_kind(node, route)[0] == "gate"
+def _approximate(circuit: Circuit, route: str) -> list[Bilinear]:
+    """The Bilinears that no gate does exactly: not on a grid, or on one that is itself computed with an error."""
+    found: list[Bilinear] = []
+    for node in circuit.nodes:
+        if isinstance(node, Bilinear):
+            picked = selection(node.u)
+            computed = picked is not None and not isinstance(picked[0], Input)
+            if gate_kind(node, route)[0] != "gate" or (computed and found):
+                found.append(node)
+    return found
 
 
 def _why_not_exact(node: Bilinear, route: str) -> str:
     picked = selection(node.u)
     if picked is not None and picked[0].domain.switches and route == "N":
-        return "exact: route N multiplies mixtures of modules, which no gate does exactly; use route M, MN, rank or auto"
+        return "exact: route N multiplies mixtures of modules, which no gate does exactly; use M, MN, rank or auto"
     return (
         "exact: continuous weights have no exact ReLU network (x z is not piecewise linear); "
         "use method shallow or deep with an eps, or khot or discrete weights"
@@ -172,7 +181,7 @@ class _Planner:
         self.columns = circuit.z.width + 1  # a column of errors for each entry of z, the last one: always there
         self.errors: dict[int, sp.csr_matrix] = {}
         self.gates: dict[int, Gates] = {}
-        self.effect = _sensitivities(circuit, live)
+        self.effect = sensitivities(circuit, live)
 
     def run(self) -> Plan:
         for node in self.circuit.nodes:
@@ -206,10 +215,13 @@ class _Planner:
         candidates = [self._gates(node, route) for route in self._routes(node)]
         best = min(candidates, key=lambda g: (g.gadget_neurons + _carried(g), g.gadget_neurons))
         self.gates[id(node)] = best
+        inherited = self._inherited(node)
+        if not best.error.any():
+            return inherited
         out = best.terms.out.absolute().T  # (width, R)
         column = np.where(best.owner >= 0, best.owner, self.columns - 1)
         own = out @ sp.csr_matrix((best.error, (np.arange(len(column)), column)), shape=(len(column), self.columns))
-        return ((own + self._inherited(node)) * (1 + 2.0**-40)).tocsr()
+        return ((own + inherited) * (1 + 2.0**-40)).tocsr()
 
     def _inherited(self, node: Bilinear) -> sp.csr_matrix:
         """|u~ v~ - u v| <= |u| e_v + (|v| + e_v) e_u, a column per module where u is made of module weights."""
@@ -241,6 +253,8 @@ class _Planner:
     def _gates(self, node: Bilinear, route: str) -> Gates:
         kind, domain = gate_kind(node, route)
         error_u, error_v = self.total(node.u), self.total(node.v)
+        if error_u.any():  # near a level is not on it: no gate
+            kind, domain = "product", None
         tensor = node.tensor
         if not self.live[id(node)].all():
             tensor = np.where(self.live[id(node)], tensor, 0 * tensor.flat[0])
@@ -253,8 +267,6 @@ class _Planner:
         terms = decompose(tensor, route, False, basis)
         v = _form_range(node.v, terms.right.csr(), error_v)
         u = _form_range(node.u, terms.left.csr(), error_u)
-        if kind == "split" and error_u.any():
-            kind = "product"
         moving = v[1] > v[0]
         interval = domain.interval if isinstance(domain, Tasks) else None
         if kind == "gate":
@@ -295,10 +307,7 @@ class _Planner:
         budget = self.share * (1 - 1e-9) / (active if owner[moving][0] >= 0 else 1)
         group = np.unique(owner[moving], return_inverse=True)[1]
         deep = self.method == "deep"
-        if deep:
-            round_up = _radix_product
-        else:
-            round_up = np.ceil if kind == "split" else _odd
+        round_up = _radix_product if deep else _whole if kind == "split" else _odd
         exponent = 1 / 2 if deep else 1 / 3
         built = allocate(half[moving], weight[moving], group, budget, exponent, round_up)
         pieces[moving] = built
@@ -346,55 +355,8 @@ def _carried(gates: Gates) -> int:
     return min(rows, width) + (gates.depth - 1) * width
 
 
-def _sensitivities(circuit: Circuit, live: dict[int, Array]) -> dict[int, Array]:
-    """id(node) -> (width, outputs): how far an error of 1 in each coordinate can move each output."""
-    effect = {id(n): np.zeros((n.width, circuit.output.width)) for n in circuit.nodes if not isinstance(n, Input)}
-    effect[id(circuit.output)] = np.eye(circuit.output.width)
-    for node in reversed(circuit.nodes):
-        here = effect.get(id(node))
-        if here is None:
-            continue
-        for parent, rate in _rates(node, here, live[id(node)]):
-            if id(parent) in effect:
-                effect[id(parent)] = effect[id(parent)] + rate
-    return effect
-
-
-def _rates(node: Node, here: Array, live: Array) -> list[tuple[Node, Array]]:
-    match node:
-        case Affine():
-            return [(parent, np.abs(as_float(matrix)) @ here) for parent, matrix in node.terms]
-        case ReLU():
-            return [(node.of, here * live[:, None])]
-        case Assume():
-            return [(node.of, here)]
-        case Maximum():
-            return [(node.left, here), (node.right, here)]
-        case Bilinear():
-            return [(p, _bilinear_rate(node, here, p)) for p in {node.u, node.v} if not _is_input(p)]
-    return []
-
-
-def _is_input(node: Node) -> bool:
-    picked = selection(node)
-    return picked is not None and isinstance(picked[0], Input)
-
-
-def _bilinear_rate(node: Bilinear, here: Array, parent: Node) -> Array:
-    """Sum over the other argument's coordinates of its size, the modules that can meet only."""
-    tensor = np.abs(as_float(node.tensor))
-    if parent is node.u:
-        tensor = tensor.transpose(1, 0, 2)
-    other = node.v if parent is node.u else node.u
-    size = np.maximum(np.abs(other.domain.lower), np.abs(other.domain.upper))
-    flat = np.einsum("mih,ho,m->iom", tensor, here, size).reshape(-1, len(size))
-    picked = selection(other)
-    if picked is not None and picked[0].domain.switches:
-        spread = sp.csr_matrix(flat) @ sp.csr_matrix(
-            (np.ones(len(picked[1])), (np.arange(len(picked[1])), picked[1])), shape=(len(size), picked[0].width)
-        )
-        return picked[0].domain.worst(spread.tocsr()).reshape(tensor.shape[1], -1)
-    return flat.sum(axis=1).reshape(tensor.shape[1], -1) * (1 + 2.0**-40)
+def _whole(pieces: Array) -> Array:
+    return np.ceil(pieces)
 
 
 def _odd(pieces: Array) -> Array:

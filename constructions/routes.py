@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructions.sparse import Sparse, ones
+from constructions.sparse import Sparse, ones, stack_columns, stack_rows
 from theory.arithmetic import Array, as_exact, as_float
 from theory.ranks import Basis
 
@@ -101,16 +101,14 @@ def _pivots(tensor: Array, basis: Basis, exact: bool) -> Terms:
     """T_m = (pivot columns) @ (coefficients), or plain inputs where T_m has full row rank (then MN is the same)."""
     pairs = _pairs(tensor * as_mask(basis.by_input, exact), exact)
     m, h = np.nonzero(basis.pivots)
-    r = np.arange(len(m))
-    right = Sparse.dense(np.ascontiguousarray(tensor[m, :, h].T)) if len(m) else Sparse.zero((tensor.shape[1], 0), exact)
-    out = Sparse.dense(basis.coefficients(m, h, exact)) if len(m) else Sparse.zero((0, tensor.shape[2]), exact)
+    right = Sparse.dense(np.ascontiguousarray(tensor[m, :, h].T))
+    out = Sparse.dense(basis.coefficients(m, h, exact))
     counts = np.bincount(out.row, minlength=len(m))
     only = np.full(len(m), -1)
     only[out.row] = out.col
     pivots = Terms(Sparse.units(m, tensor.shape[0], exact), right, out, m, np.where(counts == 1, only, -1))
     if pairs.count == 0 or pivots.count == 0:
         return pivots if pairs.count == 0 else pairs
-    del r
     return _join(pairs, pivots)
 
 
@@ -121,8 +119,6 @@ def as_mask(modules: Array, exact: bool) -> Array:
 
 
 def _join(a: Terms, b: Terms) -> Terms:
-    from constructions.sparse import stack_columns, stack_rows
-
     return Terms(
         stack_columns([a.left, b.left]),
         stack_columns([a.right, b.right]),

@@ -13,7 +13,7 @@ from itertools import product
 import numpy as np
 import scipy.sparse as sp
 
-from constructions.forms import X, Z, Block, Form
+from constructions.forms import Block, Form, X, Z
 from constructions.gadgets.ridges import lift
 from constructions.lowering import Lowered
 from constructions.owners import collect, worst_sum
@@ -38,7 +38,7 @@ class Labels:
 class Layer:
     """values @ weight + bias, then ReLU except at the output. The input row is [z, x].
 
-    upper (width,): bound of the outputs. owner, margin: see forms.Block. noise (width,): effect of float64 construction.
+    upper (width,): bound of the outputs. owner, margin: see forms.Block. noise (width,): what float64 lost.
     """
 
     weight: Sparse
@@ -71,10 +71,10 @@ def _levels(lowered: Lowered) -> list[int]:
     """Layer of each block and of the output: as late as its consumers allow, except for early chains."""
     blocks = lowered.blocks
     assert lowered.output is not None
-    soonest = []
+    soonest: list[int] = []
     for block in blocks:
         soonest.append(1 + max((soonest[s] for s in block.form.parts if s >= 0), default=0))
-    level = soonest + [max(soonest, default=0) + 1]
+    level = [*soonest, max(soonest, default=0) + 1]
     latest = [level[-1] - 1] * len(blocks)
     for index in reversed(range(len(blocks))):
         level[index] = soonest[index] if blocks[index].early else latest[index]

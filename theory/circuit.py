@@ -67,11 +67,12 @@ class Affine(Node):
     bias: Array
 
     def __post_init__(self) -> None:
+        if not self.terms:
+            raise ValueError("affine: needs at least one term; for a constant give a matrix of zeros")
         for node, matrix in self.terms:
             if np.shape(matrix) != (node.width, len(self.bias)):
-                raise ValueError(
-                    f"affine: matrix of shape {np.shape(matrix)}, need {(node.width, len(self.bias))} = (fan-in, fan-out)"
-                )
+                wanted = (node.width, len(self.bias))
+                raise ValueError(f"affine: matrix of shape {np.shape(matrix)}, need {wanted} = (fan-in, fan-out)")
             _finite("affine", matrix)
         _finite("affine", self.bias)
 
@@ -190,7 +191,7 @@ def affine(terms: Iterable[tuple[Node, Any]], bias: Any = None) -> Affine:
     """An Affine node; a scalar in place of a matrix multiplies the whole vector, no bias means 0."""
     full = tuple((n, np.eye(n.width) * m if np.ndim(m) == 0 else _as_array(m)) for n, m in terms)
     if bias is None:
-        bias = np.zeros(full[0][1].shape[1])
+        bias = np.zeros(full[0][1].shape[1] if full else 0)
     return Affine(full, _as_array(bias))
 
 

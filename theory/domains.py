@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
@@ -117,7 +118,7 @@ class Tasks(Domain):
             raise ValueError("tasks: give either levels or an interval of weights")
         values = self.levels if self.levels is not None else self.interval
         assert values is not None
-        if not values or values[0] <= 0 or any(b <= a for a, b in zip(values, values[1:], strict=False)):
+        if not values or values[0] <= 0 or any(b <= a for a, b in pairwise(values)):
             raise ValueError(f"levels must increase and lie above 0, got {[float(v) for v in values]}")
 
     @property

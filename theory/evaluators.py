@@ -82,7 +82,7 @@ class Exact:
         return total
 
     def relu(self, value: Array) -> Array:
-        return np.maximum(value, Fraction(0))
+        return np.maximum(value, as_exact(0))
 
     def maximum(self, left: Array, right: Array) -> Array:
         return np.maximum(left, right)
@@ -159,7 +159,7 @@ class Interval:
 def enclose(circuit: Circuit, x: Interval, z: Interval) -> Interval:
     """Enclosure of f over all (x, z) in a box: ends (inputs,) and (modules,) -> ends (outputs,).
 
-    Plain interval arithmetic (no domain structure). In float64, operations round outwards; in Fractions the ends are exact.
+    Plain interval arithmetic (no domain structure). Float64 rounds outwards, Fractions are exact.
     """
     result = interpret(circuit, Intervals(), x, z)
     assert isinstance(result, Interval)

@@ -6,7 +6,8 @@ For s in [0, 1] let T_q be the zigzag of q linear pieces and g_q the interpolant
 
 Proof. On piece i, s = (i + r)/q with r in [0, 1], and g_q is the chord: s - s^2 - g_q(s) = r(1 - r)/q^2; T_q(s) is r or
 1 - r, and r - r^2 is the same for both.  QED. Iterating (*) with radices q_1 .. q_D, Q their product, and leaving
-out the last remainder, which lies in [0, 1/4], gives s - s^2 with error exactly 1/(4 Q^2), one-sided, attained at the midpoints.
+out the last remainder, which lies in [0, 1/4], gives s - s^2 with error exactly 1/(4 Q^2), one-sided,
+attained at the midpoints.
 
 Hinges of one step: ReLU(y - j/q), j = 0 .. q-1, y = T(..) in [0, 1]:
     g_q(y) = (1 - 1/q) y - (2/q) sum_{j>=1} ReLU(y - j/q),    T_q(y) = q y + sum_{j>=1} (-1)^j 2q ReLU(y - j/q).
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
@@ -27,9 +28,9 @@ from theory.arithmetic import Array, as_float
 RADICES = (2, 3, 4)
 
 
-@lru_cache(maxsize=None)
+@cache
 def radices(pieces: int) -> tuple[int, ...]:
-    """Cheapest radices 2, 3, 4 whose product is at least ``pieces``: fewest hinges, then fewest steps (theory.md, G5)."""
+    """Cheapest radices 2, 3, 4 whose product is at least ``pieces``: fewest hinges, then fewest steps (G5)."""
     best: tuple[int, int, tuple[int, ...]] | None = None
     for first in RADICES:
         rest = radices(-(-pieces // first)) if first < pieces else ()
@@ -41,7 +42,7 @@ def radices(pieces: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One step of the chain for the terms still running, as hinges of y: columns (n,), and how it reads the step before.
+    """One step of the chain for the terms still running: hinges of y, columns (n,), and how they read the step before.
 
     reads: (hinges of the step before, n) or None at the first step. weight: what each hinge adds to its term.
     """
@@ -73,8 +74,8 @@ def deep_product(
     p^2 = 1 - 4 (s_p - s_p^2), so U V t w = -4 U V [(s_p - s_p^2) - (s_q - s_q^2)]: error exactly U V / Q^2, one-sided
     errors cancelling; 2 sum q_k neurons. On the axes s_p and s_q are mirror images, and the product is exactly 0.
 
-    With ``interval`` (lo, hi), lo >= hi/2, u is z in {0} + [lo, hi]: t = (z - mu)/rho, and z w = mu s w + rho A t w s, where
-    s w = 2 A (ReLU(s_p) - ReLU(s_q)) is free: at z = 0, p, q <= -1, every hinge is off. Error rho A / Q^2.
+    With ``interval`` (lo, hi), lo >= hi/2, u is z in {0} + [lo, hi]: t = (z - mu)/rho, and z w = mu s w + rho A t w s,
+    where s w = 2 A (ReLU(s_p) - ReLU(s_q)) is free: at z = 0, p, q <= -1, every hinge is off. Error rho A / Q^2.
 
     plans: radices of each term; u, v: (middle, half-range), (terms,) float64. With ``interval`` u is ignored.
     """

@@ -65,14 +65,15 @@ def split_applies(interval: tuple[Fraction, Fraction]) -> bool:
 
 
 def split(pieces: Array, interval: tuple[Fraction, Fraction], v: tuple[Array, Array], exact: bool) -> Ridges:
-    """G4': z v for z in {0} + [lo, hi], |v - v_mid| <= A, lo >= hi/2; error rho A / n^2, and 0 at z = 0 (theory.md, G4').
+    """G4': z v for z in {0} + [lo, hi], |v - v_mid| <= A, lo >= hi/2; error rho A / n^2, 0 at z = 0.
 
-    With mu = (lo + hi)/2, rho = (hi - lo)/2, t = (z - mu)/rho, w = v - v_mid, p, q = (t +- w/A)/2 and s = 1 where z > 0:
+    With mu = (lo + hi)/2, rho = (hi - lo)/2, t = (z - mu)/rho, w = v - v_mid, p, q = (t +- w/A)/2, s = 1 where z > 0:
 
         s w = ReLU(w - A + (2A/lo) z) - (2A/lo) ReLU(z - lo/2)
-        z w = mu s w + rho A (p^2 - q^2) ~ (mu + rho beta) s w + rho A sum_{k<n} (4/n) [ReLU(p - kappa_k) - ReLU(q - kappa_k)]
+        z w = mu s w + rho A (p^2 - q^2)
+            ~ (mu + rho beta) s w + rho A sum_{k<n} (4/n) [ReLU(p - kappa_k) - ReLU(q - kappa_k)]
 
-    kappa_k = -1 + 2k/n, beta = -2 + 2/n: first slope and slope jumps of the interpolant of t^2 with n pieces on [-1, 1].
+    kappa_k = -1 + 2k/n, beta = -2 + 2/n: slope jumps and first slope of the n-piece interpolant of t^2.
     Proof. z = 0: the first hinge is w - A <= 0, the second is off, so s w = 0; t = -mu/rho <= -3 (as lo >= hi/2), so
     p, q <= -1 < kappa_k: all off, the sum is 0 = z w. z in [lo, hi]: the first argument is >= w + A >= 0, so s w = w.
     p - q = w/A, so beta (p - q) is the first-slope part, and the sum is I(p) - I(q) with |I - t^2| in [0, 1/n^2].  QED.
@@ -109,7 +110,8 @@ def split(pieces: Array, interval: tuple[Fraction, Fraction], v: tuple[Array, Ar
         margin=np.concatenate([half_range - v[1], 1 + as_float(kappa)]) * (1 - 2.0**-10),
     )  # fmt: skip
     weight = -(mu + rho * beta) * 2 * a / lo
-    shared = Shared(np.array([lo / 2], dtype=object if exact else float), weight[:, None], np.array([float(hi - lo / 2)]))
+    knot = np.array([lo / 2], dtype=object if exact else float)
+    shared = Shared(knot, weight[:, None], np.array([float(hi - lo / 2)]))
     error = float(rho) * half_range / pieces.astype(float) ** 2
     zero = none(terms, exact)
     return Ridges(hinges, v_mid, zero, zero, shared, error * (1 + 2.0**-50))

@@ -23,7 +23,7 @@ from theory.arithmetic import Array, as_exact
 class Hinges:
     """A table of hinges ReLU(on_u u + on_v v + bias) of terms, each column (n,).
 
-    upper: bound of the output. margin: how far below 0 the argument is when the module of the term is off (0: no claim).
+    upper: bound of the output. margin: how far below 0 the argument is when the term's module is off.
     """
 
     term: Array

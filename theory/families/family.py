@@ -61,7 +61,7 @@ class Family:
         wanted = (self.inputs, self.circuit.z.width)
         if x.dim() != 3 or z.dim() != 2 or (x.shape[2], z.shape[1]) != wanted or len(x) != len(z):
             raise ValueError(
-                f"x {tuple(x.shape)} and z {tuple(z.shape)}: need (tasks, samples, {wanted[0]}) and (tasks, {wanted[1]})"
+                f"x {tuple(x.shape)}, z {tuple(z.shape)}: need (tasks, samples, {wanted[0]}) and (tasks, {wanted[1]})"
             )
         return evaluators.evaluate(self.circuit, x, z)
 

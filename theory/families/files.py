@@ -53,7 +53,8 @@ def write_teacher(path: Path, teacher: Hyperteacher) -> None:
     levels = [str(v) for v in teacher.levels]
     if path.suffix == ".npz":
         arrays |= {"box_lower": teacher.box.lower, "box_upper": teacher.box.upper}
-        np.savez(path, **arrays, **scalars, levels=np.array(levels))
+        arrays |= {key: np.array(value) for key, value in scalars.items()} | {"levels": np.array(levels)}
+        np.savez(path, **arrays)
     elif path.suffix == ".safetensors":
         from safetensors.numpy import save_file
 

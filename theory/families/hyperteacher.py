@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -107,18 +108,19 @@ class Hyperteacher(Family):
         [0, .5). Modules, biases and readout have random streams of their own, a stream a layer, so that changing
         one size leaves the other arrays as they were. scale defaults to 1/sqrt(active).
         """
-        for what, value in (("modules", modules), ("inputs", inputs), ("outputs", outputs), *(("hidden", h) for h in hidden)):
+        sizes = [("modules", modules), ("inputs", inputs), ("outputs", outputs), *(("hidden", h) for h in hidden)]
+        for what, value in sizes:
             if value < 1:
                 raise ValueError(f"{what}: {value} must be at least 1")
         if not hidden:
             raise ValueError("hidden: give the width of at least one modulated layer")
         Tasks(modules, active)
-        sizes = (inputs, *hidden)
         stream = _streams(seed)
+        fans = enumerate(pairwise((inputs, *hidden)))
         return cls(
-            [_truncated(stream(0, i), (modules, a, b), a) for i, (a, b) in enumerate(zip(sizes, sizes[1:], strict=False))],
-            [_float32(0.5 * stream(1, i).random((modules, b))) for i, b in enumerate(hidden)],
-            _truncated(stream(2, 0), (sizes[-1], outputs), sizes[-1]),
+            [_truncated(stream(0, i), (modules, fan_in, fan_out), fan_in) for i, (fan_in, fan_out) in fans],
+            [_float32(0.5 * stream(1, i).random((modules, fan_out))) for i, fan_out in enumerate(hidden)],
+            _truncated(stream(2, 0), (hidden[-1], outputs), hidden[-1]),
             active,
             weights,
             1 / math.sqrt(active) if scale is None else scale,
@@ -164,7 +166,8 @@ class Hyperteacher(Family):
 
     def __repr__(self) -> str:
         shape = "-".join(str(n) for n in (self.inputs, *self.hidden, self.outputs))
-        return f"Hyperteacher({shape}, {self.active} of {self.modules} modules, {self.weights}, {self.tasks:,} supports)"
+        tasks = f"{self.active} of {self.modules} modules, {self.weights}, {self.tasks:,} supports"
+        return f"Hyperteacher({shape}, {tasks})"
 
 
 def _array(name: str, values: Any, dimensions: int) -> Array:
@@ -184,7 +187,7 @@ def _levels(weights: str, levels: Sequence[Any] | None) -> tuple[Fraction, ...]:
     default = {"khot": KHOT, "discrete": DISCRETE, "continuous": CONTINUOUS}[weights]
     if levels is None or len(levels) == 0:
         return default
-    exact = tuple(v if isinstance(v, Fraction) else Fraction(str(v) if isinstance(v, str) else float(v)) for v in levels)
+    exact = tuple(Fraction(v if isinstance(v, Fraction | str) else float(v)) for v in levels)
     if weights == "khot" and exact != KHOT:
         raise ValueError("levels: khot weights have the single level 1; use weights='discrete' for others")
     if weights == "continuous" and len(exact) != 2:

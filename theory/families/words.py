@@ -42,7 +42,7 @@ class Words(Family):
 
     @classmethod
     def sample(cls, modules: int = 4, length: int = 3, state: int = 2, seed: int = 0) -> Words:
-        """Random generators: orthogonal matrices (so that ranges stay bounded in the length) and offsets in [-.5, .5)."""
+        """Random generators: orthogonal matrices (so that ranges grow slowly) and offsets in [-.5, .5)."""
         if modules < 1 or state < 1:
             raise ValueError(f"words: {modules} generators of state {state}, need at least 1 of each")
         generator = np.random.default_rng(seed)

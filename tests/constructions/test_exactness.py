@@ -1,0 +1,118 @@
+"""Exact methods: the Fraction network equals the target with ==, at every point of every family and circuit."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import TABLE, CircuitFamily, F, circuits, hyperteachers, points, teacher, words
+
+from constructions import build
+from constructions.planning import gate_kind
+from theory.arithmetic import as_exact
+from theory.circuit import Bilinear
+
+EXACT_CASES = [c for c in TABLE if getattr(c.family, "weights", "khot") != "continuous" and c.name != "everything"]
+modest = settings(max_examples=30, deadline=None, derandomize=True)
+
+
+def replay(net, row):
+    """The layers in Fractions, densely, at one row [z, x]: written here again, so as not to trust the package."""
+    assert net.exact
+    value = list(row)
+    for number, layer in enumerate(net.layers):
+        weight = layer.weight
+        total = list(layer.bias)
+        assert weight.shape == (len(value), len(total))
+        for i, j, w in zip(weight.row, weight.col, weight.val, strict=True):
+            total[j] += value[i] * w
+        value = total if number == net.depth else [max(v, F(0)) for v in total]
+    return value
+
+
+def assert_equal(family, net, n=8, seed=0):
+    x, z = points(family, n, seed)
+    assert net.guaranteed_error == 0
+    for a, b in zip(x, z, strict=True):
+        exact_z = family.z_domain.exact(b)
+        assert replay(net, [*exact_z, *as_exact(a)]) == list(family.exact(a, b))
+
+
+def gated(family, route="auto"):
+    return all(gate_kind(n, route)[0] == "gate" for n in family.circuit.nodes if isinstance(n, Bilinear))
+
+
+@pytest.mark.parametrize("case", EXACT_CASES, ids=lambda c: c.name)
+@pytest.mark.parametrize("route", ["auto", "M", "MN", "rank"])
+def test_table(case, route):
+    assert_equal(case.family, build(case.family, method="exact", route=route), n=12)
+
+
+@modest
+@given(hyperteachers(weights=("khot", "discrete"), layers=(1, 3)), st.sampled_from(["auto", "M", "MN", "rank"]))
+def test_hyperteachers(family, route):
+    assert_equal(family, build(family, method="exact", route=route))
+
+
+@modest
+@given(words(), st.sampled_from(["auto", "M", "MN", "rank"]))
+def test_words(family, route):
+    assert_equal(family, build(family, method="exact", route=route))
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(circuits(exact=True), st.sampled_from(["auto", "M", "MN", "rank"]))
+def test_circuits(circuit, route):
+    family = CircuitFamily(circuit)
+    assert gated(family)
+    assert_equal(family, build(family, method="exact", route=route))
+
+
+@modest
+@given(hyperteachers(weights="khot", layers=1, max_modules=4))
+def test_memorise(family):
+    net = build(family, method="memorise")
+    assert net.depth <= 1
+    assert net.neurons <= family.tasks * family.hidden[0]
+    assert_equal(family, net)
+
+
+def test_every_task_of_a_small_grid():
+    family = teacher(3, 2, (2, 3, 1), "discrete", levels=(F(1, 3), F(2, 5), F(9, 10)), seed=3)
+    net = build(family)
+    x = family.x_domain.exact(np.array([0.3, -0.7]))
+    grid = (F(0), F(1, 3), F(2, 5), F(9, 10))
+    tasks = [(a, b, c) for a in grid for b in grid for c in grid if 0 in (a, b, c)]
+    from theory.evaluators import exact
+
+    for z in tasks:
+        assert replay(net, [*z, *x]) == list(exact(family.circuit, x, np.array(z, dtype=object)))
+    # The tests can say no: off the grid, and with one module too many, the same network errs.
+    off = (F(1, 2), F(0), F(0))
+    assert replay(net, [*off, *x]) != list(exact(family.circuit, x, np.array(off, dtype=object)))
+
+
+def test_memorise_is_wrong_where_it_must_be():
+    family = teacher(4, 2, (3, 5, 2), "khot", seed=5)
+    net = build(family, method="memorise")
+    three = [F(1), F(1), F(1), F(0)]
+    x = as_exact(np.array([0.25, -0.5, 0.125]))
+    assert replay(net, [*three, *x]) != list(build_target(family, x, three))
+    assert net.neurons <= family.tasks * 5
+
+
+def build_target(family, x, z):
+    from theory.evaluators import exact
+
+    return exact(family.circuit, x, np.array(z, dtype=object))
+
+
+@pytest.mark.parametrize("name", ["small-khot", "deep-khot"])
+def test_teacher_files(name):
+    from pathlib import Path
+
+    from theory import Hyperteacher
+
+    family = Hyperteacher.load(Path(__file__).parent.parent / "data" / "teachers" / f"{name}.npz")
+    net = build(family)
+    assert net.exact
+    assert_equal(family, net, n=6)
