@@ -72,11 +72,16 @@ def _carriers(family: Hyperteacher, plan: Plan, gates: list[Gates]) -> int:
     """Carriers of all layers: the linear remainder of each, and the module weights that later layers still need."""
     remainders = [_remainder(family, plan, g, layer) for layer, g in enumerate(gates)]
     reads = [_modules_read(g) | (r[: family.modules] != 0).any(axis=1) for g, r in zip(gates, remainders, strict=True)]
+    units = [n for n in plan.circuit.nodes if isinstance(n, ReLU)]
     total = 0
     for layer, (gate, remainder) in enumerate(zip(gates, remainders, strict=True)):
         later = np.zeros(family.modules, dtype=bool)
         for read in reads[layer + 1 :]:
             later |= read
+        beside_units = int(later.sum()) if _bent(plan, units[layer]) else 0
+        if not gate.moving.any():  # nothing to gate: the units read the layer before
+            total += beside_units
+            continue
         rows = (remainder != 0).any(axis=1)
         columns = int((remainder != 0).any(axis=0).sum())
         raw = rows.copy()
@@ -84,7 +89,7 @@ def _carriers(family: Hyperteacher, plan: Plan, gates: list[Gates]) -> int:
         held = int(min(raw.sum(), later.sum() + columns))
         total += held
         total += _waiting(gate, held, (remainder != 0).any(axis=0))
-        total += int(later.sum())  # once more, beside the units
+        total += beside_units
     return total
 
 

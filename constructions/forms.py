@@ -105,6 +105,7 @@ class Block:
     upper: bound of the output. owner: the coordinate of z whose being 0 makes the neuron 0, or -1.
     margin: how far below 0 the pre-activation then is. unit: the unit of the circuit it serves, or -1.
     early: placed as early as possible (a chain of gadgets), not as late as possible.
+    cancels: at z = 0 the neurons of G4 and G6 cancel but are not 0 themselves: then ``owner`` is only a label.
     """
 
     form: Form
@@ -114,6 +115,12 @@ class Block:
     margin: Array
     unit: Array
     early: bool = False
+    cancels: bool = False
+
+    @property
+    def switch(self) -> Array:
+        """``owner``, where its being 0 really makes each neuron 0."""
+        return np.full(self.width, -1) if self.cancels else self.owner
 
     @property
     def width(self) -> int:

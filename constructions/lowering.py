@@ -148,7 +148,7 @@ class _Lowering:
         if gates.steps is not None:
             steps = [gates.steps[r] for r in moving]
             chain = deep_product(steps, u_range, v_range, self.exact, gates.interval)
-            return self._chain(chain, terms, owner, u, v)
+            return self._chain(chain, terms, owner, u, v, cancels=gates.kind == "product")
         pieces = gates.pieces[moving]
         if gates.kind == "split":
             assert gates.interval is not None
@@ -158,7 +158,7 @@ class _Lowering:
     def _ridges(self, ridges: Ridges, gadget: str, terms: Terms, owner: Array, u: Form, v: Form) -> Form:
         total = self._remainder(ridges, terms, u, v)
         if ridges.hinges.term.size:
-            block, weights = self._block(ridges.hinges, gadget, terms, owner, u, v, None)
+            block, weights = self._block(ridges.hinges, gadget, terms, owner, u, v, None, cancels=gadget == "product")
             self.result.add(block)
             total = total.plus(over(len(self.result.blocks) - 1, weights, block.upper))
         if ridges.shared is not None and ridges.shared.weight.size:
@@ -175,7 +175,7 @@ class _Lowering:
 
     def _block(
         self, hinges: Hinges, gadget: str, terms: Terms, owner: Array, u: Form, v: Form, before: Form | None,
-        early: bool = False,
+        early: bool = False, cancels: bool = False,
     ) -> tuple[Block, Sparse]:  # fmt: skip
         """The neurons of a table of hinges, and what each adds to the outputs."""
         term = hinges.term
@@ -184,7 +184,7 @@ class _Lowering:
             form = form.plus(u.through(terms.left.take_columns(term).scale_columns(hinges.on_u)))
         if (hinges.on_v != 0).any():
             form = form.plus(v.through(terms.right.take_columns(term).scale_columns(hinges.on_v)))
-        block = Block(form, gadget, hinges.upper, owner[term], hinges.margin, terms.unit[term], early)
+        block = Block(form, gadget, hinges.upper, owner[term], hinges.margin, terms.unit[term], early, cancels)
         return block, terms.out.take_rows(term).scale_rows(hinges.weight)
 
     def _shared(self, ridges: Ridges, gadget: str, terms: Terms, owner: Array, u: Form) -> Form:
@@ -198,7 +198,7 @@ class _Lowering:
         form = u.through(left.take_columns(place // knots)).shift(-np.tile(shared.knots, count))
         owners = np.full(count, -1)
         owners[slot] = owner
-        margin = np.tile(as_float(shared.knots), count)
+        margin = np.tile(as_float(shared.knots), count) * (1 - 2.0**-40)
         none = np.full(len(place), -1)
         upper = np.tile(shared.upper, count) * (1 + 2.0**-40)
         block = Block(form, gadget + " (shared)", upper, owners[place // knots], margin, none)
@@ -209,12 +209,12 @@ class _Lowering:
         weights = Sparse.build(row, column, shared.weight.ravel(), (len(place), len(slot))) @ terms.out
         return over(len(self.result.blocks) - 1, weights, block.upper)
 
-    def _chain(self, chain: Chain, terms: Terms, owner: Array, u: Form, v: Form) -> Form:
+    def _chain(self, chain: Chain, terms: Terms, owner: Array, u: Form, v: Form, cancels: bool) -> Form:
         total = self._remainder(chain, terms, u, v)
         previous: Form | None = None
         for step in chain.steps:
             before = previous.through(step.reads) if previous is not None and step.reads is not None else None
-            block, weights = self._block(step.hinges, "square", terms, owner, u, v, before, early=True)
+            block, weights = self._block(step.hinges, "square", terms, owner, u, v, before, True, cancels)
             previous = self.result.add(block)
             total = total.plus(over(len(self.result.blocks) - 1, weights, block.upper))
         return total

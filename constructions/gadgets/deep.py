@@ -123,7 +123,7 @@ def deep_product(
             reads = _zigzag(before, term, sign, exact)
             on_u, on_v = zeros(len(term), exact), zeros(len(term), exact)
             margin = as_float(knot)
-        off = margin if interval else np.zeros(len(term))
+        off = margin * (1 - 2.0**-40) if interval else np.zeros(len(term))
         steps.append(Step(Hinges(term, on_u, on_v, bias, weight, (1 - as_float(knot)) * (1 + 2.0**-40), off), reads))
         before = (2 * term + (sign < 0), j, number)
     error = as_float(u_half) * half_range / np.array([float(np.prod(p)) for p in plans]) ** 2 * (1 + 2.0**-50)

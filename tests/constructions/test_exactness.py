@@ -1,18 +1,22 @@
 """Exact methods: the Fraction network equals the target with ==, at every point of every family and circuit."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import TABLE, CircuitFamily, F, circuits, hyperteachers, points, teacher, words
 
 from constructions import build
 from constructions.planning import gate_kind
+from strategies import TABLE, CircuitFamily, F, circuits, hyperteachers, points, teacher, words
+from theory import Hyperteacher
 from theory.arithmetic import as_exact
 from theory.circuit import Bilinear
+from theory.evaluators import exact
 
 EXACT_CASES = [c for c in TABLE if getattr(c.family, "weights", "khot") != "continuous" and c.name != "everything"]
-modest = settings(max_examples=30, deadline=None, derandomize=True)
+modest = settings(max_examples=20, deadline=None, derandomize=True)
 
 
 def replay(net, row):
@@ -59,7 +63,7 @@ def test_words(family, route):
     assert_equal(family, build(family, method="exact", route=route))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(circuits(exact=True), st.sampled_from(["auto", "M", "MN", "rank"]))
 def test_circuits(circuit, route):
     family = CircuitFamily(circuit)
@@ -82,8 +86,6 @@ def test_every_task_of_a_small_grid():
     x = family.x_domain.exact(np.array([0.3, -0.7]))
     grid = (F(0), F(1, 3), F(2, 5), F(9, 10))
     tasks = [(a, b, c) for a in grid for b in grid for c in grid if 0 in (a, b, c)]
-    from theory.evaluators import exact
-
     for z in tasks:
         assert replay(net, [*z, *x]) == list(exact(family.circuit, x, np.array(z, dtype=object)))
     # The tests can say no: off the grid, and with one module too many, the same network errs.
@@ -96,22 +98,12 @@ def test_memorise_is_wrong_where_it_must_be():
     net = build(family, method="memorise")
     three = [F(1), F(1), F(1), F(0)]
     x = as_exact(np.array([0.25, -0.5, 0.125]))
-    assert replay(net, [*three, *x]) != list(build_target(family, x, three))
+    assert replay(net, [*three, *x]) != list(exact(family.circuit, x, np.array(three, dtype=object)))
     assert net.neurons <= family.tasks * 5
-
-
-def build_target(family, x, z):
-    from theory.evaluators import exact
-
-    return exact(family.circuit, x, np.array(z, dtype=object))
 
 
 @pytest.mark.parametrize("name", ["small-khot", "deep-khot"])
 def test_teacher_files(name):
-    from pathlib import Path
-
-    from theory import Hyperteacher
-
     family = Hyperteacher.load(Path(__file__).parent.parent / "data" / "teachers" / f"{name}.npz")
     net = build(family)
     assert net.exact

@@ -1,4 +1,4 @@
-"""Circuits: what their nodes refuse, what a slice keeps, and that every value lies in the domain of its node."""
+"""Circuits: what nodes refuse, what a slice keeps, and that every value lies in the domain of its node."""
 
 from fractions import Fraction
 from itertools import product
@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import TABLE, circuits, hyperteachers, points, words
 
+from strategies import TABLE, circuits, hyperteachers, points, words
 from theory.arithmetic import UNIT64, as_exact
 from theory.circuit import (
     Affine,
@@ -76,7 +76,10 @@ def test_domains_hold_for_coefficients_that_float64_cannot_hold(seed, domain):
     x, z = Input("x", box([-0.7, 0.1], [0.9, 0.1])), Input("z", domain)
     mixed = Bilinear(fraction_matrix(generator, (4, 2, 3)), z, x)
     matrix = fraction_matrix(generator, (3, 2))
-    tiny = affine([(mixed, matrix), (z, fraction_matrix(generator, (4, 2))), (mixed, -matrix)], fraction_matrix(generator, 2))
+    tiny = affine(
+        [(mixed, matrix), (z, fraction_matrix(generator, (4, 2))), (mixed, -matrix)],
+        fraction_matrix(generator, 2),
+    )
     check_domains(Circuit(x, z, tiny), 8)
 
 
@@ -123,6 +126,14 @@ def test_one_entry_of_each_group_counts():
     tasks = [np.eye(6)[a] + np.eye(6)[b] for a in range(3) for b in range(3, 6)]
     _, most = brute(node, x, z, [(1,)], tasks)
     assert_attained(Box(np.zeros(2), node.domain.upper), np.zeros(2) * F(0), most, 20)
+
+
+def test_a_slice_of_groups_remembers_the_groups():
+    """Entries of two groups can be on together, entries of one cannot."""
+    x, z = Input("x", box([1.0], [1.0])), Input("z", OneHot(2, 2))
+    for indices, most in (([0, 2], 2), ([3, 1], 2), ([0, 1], 1), ([3, 2], 1)):
+        upper = Bilinear(np.ones((2, 1, 1)), take(z, indices), x).domain.upper
+        assert upper >= most and upper == pytest.approx([most])
 
 
 def test_ranges_of_the_modules_are_those_of_the_box():
@@ -229,7 +240,10 @@ def test_a_node_without_a_rule_is_refused():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda x, z: Affine(((x, np.ones((2, 3))),), np.zeros(2)), ["(2, 3)", "(3, 2)", "(fan-in, fan-out)"]),
+        (
+            lambda x, z: Affine(((x, np.ones((2, 3))),), np.zeros(2)),
+            ["(2, 3)", "(3, 2)", "(fan-in, fan-out)"],
+        ),
         (lambda x, z: affine([(x, np.ones((4, 2)))]), ["(4, 2)", "(3, 2)"]),
         (lambda x, z: affine([(x, np.full((3, 2), np.nan))]), ["affine", "finite"]),
         (lambda x, z: affine([(x, np.ones((3, 2)))], [0, np.inf]), ["affine", "finite"]),

@@ -1,4 +1,4 @@
-"""Domains: brute force over all supports and words, extreme points, membership, and rounding against Fractions."""
+"""Domains: brute force over all supports and words, extreme points, membership, rounding."""
 
 from fractions import Fraction
 from itertools import combinations, product
@@ -8,8 +8,8 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import boxes, task_domains
 
+from strategies import boxes, task_domains
 from theory.arithmetic import (
     UNIT32,
     UNIT64,
@@ -35,11 +35,15 @@ def rng(seed=0):
 
 def wild(generator, shape):
     """Floats of very different sizes and both signs, some of them 0."""
-    return generator.standard_normal(shape) * 2.0 ** generator.integers(-40, 40, shape) * (generator.random(shape) < 0.8)
+    return (
+        generator.standard_normal(shape)
+        * 2.0 ** generator.integers(-40, 40, shape)
+        * (generator.random(shape) < 0.8)
+    )
 
 
 def every_task(domain):
-    """All extreme points of a domain of tasks, in Fractions: all supports with weights lo or hi, and 0; all words."""
+    """All extreme points in Fractions: 0, all supports with weights lo or hi; all words."""
     if isinstance(domain, OneHot):
         for word in product(range(domain.width), repeat=domain.groups):
             yield np.array([F(int(j == k)) for k in word for j in range(domain.width)], dtype=object)
@@ -100,7 +104,9 @@ def test_conversions_are_exact():
     assert is_exact(exact) and exact.tolist() == [F(0.1), 3, F(-5, 2)]
     assert as_exact(np.float32([0.1])).tolist() == [F(float(np.float32(0.1)))]
     assert as_exact([1, F(1, 3)]).tolist() == [1, F(1, 3)]
-    assert as_exact(np.array([2, 3])).tolist() == [2, 3] and all(type(v) is F for v in as_exact(np.array([2, 3])))
+    assert as_exact(np.array([2, 3])).tolist() == [2, 3] and all(
+        type(v) is F for v in as_exact(np.array([2, 3]))
+    )
     assert as_exact(np.zeros((0, 2))).shape == (0, 2)
     assert as_float(as_exact([0.5, 0.25])).tolist() == [0.5, 0.25]
     assert representable(as_exact([0.1])) and not representable(as_exact(["1/10"]))
@@ -161,12 +167,17 @@ def test_ranges_of_linear_forms_on_a_box_are_sound_and_attained(bounds, seed):
     for h in range(3):
         least, most = values[:, h].min(), values[:, h].max()
         assert F(low[h]) <= least and most <= F(high[h])
-        assert high[h] - float(most) <= 100 * UNIT64 * size[h] and float(least) - low[h] <= 100 * UNIT64 * size[h]
+        assert (
+            high[h] - float(most) <= 100 * UNIT64 * size[h]
+            and float(least) - low[h] <= 100 * UNIT64 * size[h]
+        )
 
 
 def test_a_coordinate_times_a_power_of_two_is_not_rounded():
-    """Gates are built on these ranges: rounding 1 up to 1 + 2^-52 would make their weights ugly for nothing."""
-    low, high = Box(np.array([-1.0, 0.1]), np.array([1.0, 0.3])).linear_range(np.array([[1.0, 0, 0], [0, 4.0, 0]]))
+    """Gates are built on these ranges: rounding 1 up would make their weights ugly for nothing."""
+    low, high = Box(np.array([-1.0, 0.1]), np.array([1.0, 0.3])).linear_range(
+        np.array([[1.0, 0, 0], [0, 4.0, 0]])
+    )
     assert low.tolist() == [-1, 0.4, 0] and high.tolist() == [1, 1.2, 0]
 
 
@@ -198,7 +209,9 @@ def test_corners_of_tasks_reach_every_extreme_point(domain, seed):
     wanted = {tuple(as_float(z)) for z in every_task(domain) if isinstance(domain, OneHot) or any(z != 0)}
     found = {tuple(z) for z in domain.corners(300 + 60 * len(wanted), rng(seed))}
     assert found <= wanted
-    assert len(found) >= 0.75 * len(wanted)  # supports are uniform, so that rare weights of many modules may miss
+    assert len(found) >= 0.75 * len(
+        wanted
+    )  # supports are uniform, so that rare weights of many modules may miss
 
 
 def test_samples_of_a_grid_reach_every_level_and_every_support():
@@ -232,17 +245,29 @@ def test_samples_of_a_box_fill_it_and_corners_are_corners():
 @pytest.mark.parametrize(
     ("domain", "inside", "outside"),
     [
-        (Tasks(4, 2), [[0, 1, 0, 1], [0, 0, 0, 0], [1, 0, 0, 0]], [[1, 1, 1, 0], [0, 0.5, 0, 0], [0, -1, 0, 0]]),
+        (
+            Tasks(4, 2),
+            [[0, 1, 0, 1], [0, 0, 0, 0], [1, 0, 0, 0]],
+            [[1, 1, 1, 0], [0, 0.5, 0, 0], [0, -1, 0, 0]],
+        ),
         (
             Tasks(3, 2, levels=(F(1, 3), F(1))),
             [[1 / 3, 0, 1], [np.float32(1 / 3), 0, 0]],
             [[1 / 3, 1 / 3, 1 / 3], [0.34, 0, 0], [2, 0, 0]],
         ),
-        (Tasks(3, 1, levels=None, interval=(F(1, 2), F(1))), [[0.5, 0, 0], [0, 0.7, 0]], [[0.4, 0, 0], [0, 1.1, 0], [1, 1, 0]]),
+        (
+            Tasks(3, 1, levels=None, interval=(F(1, 2), F(1))),
+            [[0.5, 0, 0], [0, 0.7, 0]],
+            [[0.4, 0, 0], [0, 1.1, 0], [1, 1, 0]],
+        ),
         (OneHot(2, 2), [[1, 0, 0, 1]], [[1, 1, 0, 1], [0, 0, 0, 1], [0.5, 0.5, 1, 0], [2, -1, 0, 1]]),
-        (Box(np.array([0.0, 3.0]), np.array([1.0, 3.5])), [[0, 3.5], [1, 3]], [[-0.1, 3.2], [0.5, 2.9], [0.5, np.nan]]),
+        (
+            Box(np.array([0.0, 3.0]), np.array([1.0, 3.5])),
+            [[0, 3.5], [1, 3]],
+            [[-0.1, 3.2], [0.5, 2.9], [0.5, np.nan]],
+        ),
     ],
-)  # fmt: skip
+)
 def test_membership(domain, inside, outside):
     assert domain.contains(np.array(inside)).tolist() == [True] * len(inside)
     assert domain.contains(np.array(outside)).tolist() == [False] * len(outside)
@@ -253,7 +278,10 @@ def test_floats_stand_for_the_nearest_level():
     stored = np.array([1 / 3, np.float32(0.4), 0.0, np.float32(0.9)])
     assert domain.exact(stored).tolist() == [F(1, 3), F(2, 5), 0, F(9, 10)]
     assert domain.exact(np.tile(stored, (2, 1))).shape == (2, 4)
-    assert Tasks(2, 2, levels=None, interval=(F(1, 3), F(1))).exact(np.array([0.4, 0.0])).tolist() == [F(0.4), 0]
+    assert Tasks(2, 2, levels=None, interval=(F(1, 3), F(1))).exact(np.array([0.4, 0.0])).tolist() == [
+        F(0.4),
+        0,
+    ]
     assert OneHot(1, 2).exact(np.array([0.0, 1.0])).tolist() == [0, 1]
 
 

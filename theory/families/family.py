@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 
 from theory import evaluators
-from theory.arithmetic import Array
-from theory.circuit import Circuit
-from theory.domains import Domain
+from theory.arithmetic import Array, as_float, representable
+from theory.circuit import Circuit, box
+from theory.domains import Box, Domain
 
 
 class Family:
@@ -68,3 +69,26 @@ class Family:
     def exact(self, x: Any, z: Any) -> Array:
         """f(x, z) at one point in Fractions; floats near a grid level stand for that level."""
         return evaluators.exact(self.circuit, self.x_domain.exact(x), self.z_domain.exact(z))
+
+
+def finite_array(name: str, values: Any, dimensions: int) -> Array:
+    """The values as float64, or Fractions as they are. Raises ValueError for other dimensions and NaN."""
+    array = np.asarray(values)
+    if array.dtype != object:
+        array = array.astype(np.float64)
+    if array.ndim != dimensions:
+        raise ValueError(f"{name}: {array.ndim} dimensions, need {dimensions}")
+    if array.dtype != object and not np.isfinite(array).all():
+        raise ValueError(f"{name}: holds NaN or infinite values; all must be finite")
+    return array
+
+
+def checked_box(bounds: tuple[Any, Any], inputs: int) -> Box:
+    """The box (lower, upper), each a number or (inputs,). Raises ValueError for anything else."""
+    try:
+        lower, upper = (np.broadcast_to(as_float(side), (inputs,)).copy() for side in bounds)
+    except (ValueError, TypeError) as reason:
+        raise ValueError(f"box: need (lower, upper), each a number or {inputs} numbers") from reason
+    if not all(representable(np.asarray(side)) for side in bounds):
+        raise ValueError("box: the bounds must be float64 numbers")
+    return box(lower, upper)

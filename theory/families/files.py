@@ -7,10 +7,13 @@ optional box_lower, box_upper (npz) or box (metadata "lower,upper"), and levels 
 from __future__ import annotations
 
 import zipfile
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from theory.arithmetic import as_float, representable
 
 if TYPE_CHECKING:
     from theory.families.hyperteacher import Hyperteacher
@@ -34,9 +37,9 @@ def read_teacher(path: Path) -> dict[str, Any]:
             "modules": [values[f"modules_{i}"] for i in range(layers)],
             "biases": [values[f"biases_{i}"] for i in range(layers)],
             "readout": values["readout"],
-            "active": int(values["active"]),
+            "active": _number(values, "active", int),
             "weights": str(values["weights"]),
-            "scale": float(values.get("scale", 1.0)),
+            "scale": _number(values, "scale", float) if "scale" in values else 1.0,
             "box": _pair(values),
             "levels": [str(v) for v in np.atleast_1d(values["levels"])] if "levels" in values else None,
         }
@@ -49,6 +52,10 @@ def write_teacher(path: Path, teacher: Hyperteacher) -> None:
     arrays: dict[str, Any] = {f"modules_{i}": m for i, m in enumerate(teacher.layers)}
     arrays |= {f"biases_{i}": b for i, b in enumerate(teacher.biases)}
     arrays["readout"] = teacher.readout
+    for name, values in (arrays | {"scale": np.asarray(teacher.scale)}).items():
+        if not representable(values):
+            raise ValueError(f"{path}: {name} holds Fractions that float64 cannot; files store float64 numbers")
+    arrays = {name: as_float(values) for name, values in arrays.items()}
     scalars = {"active": str(teacher.active), "scale": repr(float(teacher.scale)), "weights": teacher.weights}
     levels = [str(v) for v in teacher.levels]
     if path.suffix == ".npz":
@@ -66,9 +73,12 @@ def write_teacher(path: Path, teacher: Hyperteacher) -> None:
 
 def _read_npz(path: Path) -> dict[str, Any]:
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with path.open("rb") as file:
+            stored = np.load(file, allow_pickle=False)
+            if isinstance(stored, np.ndarray):
+                raise ValueError("a single .npy array")
             return {key: stored[key] for key in stored.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as reason:
+    except (OSError, ValueError, EOFError, KeyError, zlib.error, zipfile.BadZipFile) as reason:
         raise ValueError(f"{path}: not a readable .npz file ({reason})") from reason
 
 
@@ -84,13 +94,24 @@ def _read_safetensors(path: Path) -> dict[str, Any]:
     if "levels" in values:
         values["levels"] = values["levels"].split(",")
     if "box" in values:
-        sides = [[float(v) for v in side.split(",")] for side in values["box"].replace(";", "\n").splitlines()]
+        try:
+            sides = [[float(v) for v in side.split(",")] for side in values["box"].split(";")]
+        except ValueError:
+            sides = []
         if len(sides) == 1:  # "lower,upper"
             sides = [[v] for v in sides[0]]
         if len(sides) != 2:
             raise ValueError(f"{path}: box {values['box']!r}, need 'lower,upper' or 'l1,l2,..;u1,u2,..'")
         values["box_lower"], values["box_upper"] = (np.array(s[0] if len(s) == 1 else s) for s in sides)
     return values
+
+
+def _number(values: dict[str, Any], key: str, kind: type) -> Any:
+    try:
+        return kind(values[key])
+    except (TypeError, ValueError) as reason:
+        wanted = "whole number" if kind is int else "number"
+        raise ValueError(f"{key}: need a {wanted}, got {values[key]}") from reason
 
 
 def _pair(values: dict[str, Any]) -> tuple[Any, Any]:

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from theory.arithmetic import Array, as_float, representable
-from theory.circuit import Affine, Bilinear, Circuit, Input, Node, ReLU, affine, box
+from theory.arithmetic import Array
+from theory.circuit import Affine, Bilinear, Circuit, Input, Node, ReLU, affine
 from theory.domains import KHOT, Tasks
-from theory.families.family import Family
+from theory.families.family import Family, checked_box, finite_array
 from theory.families.files import read_teacher, write_teacher
 
 #: The grid of the paper's discrete weights: the float32 values, promoted exactly (3/5 and float32(.6) differ).
@@ -54,15 +54,15 @@ class Hyperteacher(Family):
         box: tuple[Any, Any] = (-1.0, 1.0),
         levels: Sequence[Any] | None = None,
     ) -> None:
-        self.layers = tuple(_array(f"modules[{i}]", m, 3) for i, m in enumerate(modules))
+        self.layers = tuple(finite_array(f"modules[{i}]", m, 3) for i, m in enumerate(modules))
         if not self.layers:
             raise ValueError("modules: no layer given; need at least one array (modules, fan_in, fan_out)")
         if biases is None:
             biases = [np.zeros((m.shape[0], m.shape[2])) for m in self.layers]
         if len(biases) != len(self.layers):
             raise ValueError(f"biases: {len(biases)} arrays for {len(self.layers)} modulated layers; give one a layer")
-        self.biases = tuple(_array(f"biases[{i}]", b, 2) for i, b in enumerate(biases))
-        self.readout = _array("readout", readout, 2)
+        self.biases = tuple(finite_array(f"biases[{i}]", b, 2) for i, b in enumerate(biases))
+        self.readout = finite_array("readout", readout, 2)
         self.modules, self.active = len(self.layers[0]), int(active)
         self._check_shapes()
         if not isinstance(scale, Fraction) and not math.isfinite(scale):
@@ -70,7 +70,7 @@ class Hyperteacher(Family):
         self.scale = scale
         self.weights = weights
         self.levels = _levels(weights, levels)
-        self.box = _box(box, self.layers[0].shape[1])
+        self.box = checked_box(box, self.layers[0].shape[1])
         Tasks(self.modules, self.active)  # refuses active > modules in its own words
 
     def _check_shapes(self) -> None:
@@ -131,7 +131,11 @@ class Hyperteacher(Family):
     @classmethod
     def load(cls, path: str | Path) -> Hyperteacher:
         """From .npz or .safetensors (see theory.families.files). Raises ValueError for anything it cannot use."""
-        return cls(**read_teacher(Path(path)))
+        arguments = read_teacher(Path(path))
+        try:
+            return cls(**arguments)
+        except ValueError as reason:
+            raise ValueError(f"{path}: {reason}") from reason
 
     def save(self, path: str | Path) -> None:
         """To .npz or .safetensors, so that ``load`` gives the same family back (levels as exact fractions)."""
@@ -170,40 +174,23 @@ class Hyperteacher(Family):
         return f"Hyperteacher({shape}, {tasks})"
 
 
-def _array(name: str, values: Any, dimensions: int) -> Array:
-    array = np.asarray(values)
-    if array.dtype != object:
-        array = array.astype(np.float64)
-    if array.ndim != dimensions:
-        raise ValueError(f"{name}: {array.ndim} dimensions, need {dimensions}")
-    if array.dtype != object and not np.isfinite(array).all():
-        raise ValueError(f"{name}: holds NaN or infinite values; all must be finite")
-    return array
-
-
 def _levels(weights: str, levels: Sequence[Any] | None) -> tuple[Fraction, ...]:
     if weights not in WEIGHTS:
         raise ValueError(f"weights: {weights!r} is unknown; use one of {', '.join(WEIGHTS)}")
     default = {"khot": KHOT, "discrete": DISCRETE, "continuous": CONTINUOUS}[weights]
     if levels is None or len(levels) == 0:
         return default
-    exact = tuple(Fraction(v if isinstance(v, Fraction | str) else float(v)) for v in levels)
+    try:
+        exact = tuple(Fraction(v if isinstance(v, Fraction | str) else float(v)) for v in levels)
+    except (ValueError, TypeError, ArithmeticError) as reason:
+        given = ", ".join(str(v) for v in levels)
+        raise ValueError(f"levels: need finite numbers or fractions such as '1/2', got {given}") from reason
     if weights == "khot" and exact != KHOT:
         raise ValueError("levels: khot weights have the single level 1; use weights='discrete' for others")
     if weights == "continuous" and len(exact) != 2:
         raise ValueError(f"levels: continuous weights need (lo, hi), got {len(exact)} values")
     Tasks(1, 1, levels=exact)  # refuses levels that do not increase, or are not above 0
     return exact
-
-
-def _box(bounds: tuple[Any, Any], inputs: int) -> Any:
-    try:
-        lower, upper = (np.broadcast_to(as_float(side), (inputs,)).copy() for side in bounds)
-    except (ValueError, TypeError) as reason:
-        raise ValueError(f"box: need (lower, upper), each a number or {inputs} numbers") from reason
-    if not all(representable(np.asarray(side)) for side in bounds):
-        raise ValueError("box: the bounds must be float64 numbers")
-    return box(lower, upper)
 
 
 def _streams(seed: int) -> Any:

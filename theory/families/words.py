@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from theory.circuit import Bilinear, Circuit, Input, Node, box, concat, take
+from theory.circuit import Bilinear, Circuit, Input, Node, concat, take
 from theory.domains import OneHot
-from theory.families.family import Family
+from theory.families.family import Family, checked_box, finite_array
 
 
 class Words(Family):
@@ -28,23 +28,26 @@ class Words(Family):
     name = "words"
 
     def __init__(self, matrices: Any, offsets: Any = None, length: int = 2, box: tuple[Any, Any] = (-1.0, 1.0)) -> None:
-        self.matrices = np.asarray(matrices)
-        if self.matrices.ndim != 3 or self.matrices.shape[1] != self.matrices.shape[2] or 0 in self.matrices.shape:
+        self.matrices = finite_array("matrices", matrices, 3)
+        if self.matrices.shape[1] != self.matrices.shape[2] or 0 in self.matrices.shape:
             raise ValueError(f"matrices: shape {self.matrices.shape}, need (modules, d, d)")
         self.modules, self.state = self.matrices.shape[:2]
-        self.offsets = np.zeros((self.modules, self.state)) if offsets is None else np.asarray(offsets)
+        zeros = np.zeros((self.modules, self.state))
+        self.offsets = finite_array("offsets", zeros if offsets is None else offsets, 2)
         if self.offsets.shape != (self.modules, self.state):
             raise ValueError(f"offsets: shape {self.offsets.shape}, need {(self.modules, self.state)}")
         if length < 1:
             raise ValueError(f"length: {length} must be at least 1")
         self.active = self.length = length
-        self._bounds = box
+        self.box = checked_box(box, self.state)
 
     @classmethod
     def sample(cls, modules: int = 4, length: int = 3, state: int = 2, seed: int = 0) -> Words:
         """Random generators: orthogonal matrices (so that ranges grow slowly) and offsets in [-.5, .5)."""
         if modules < 1 or state < 1:
             raise ValueError(f"words: {modules} generators of state {state}, need at least 1 of each")
+        if seed < 0:
+            raise ValueError(f"seed: {seed} must not be negative")
         generator = np.random.default_rng(seed)
         matrices = np.linalg.qr(generator.standard_normal((modules, state, state)))[0]
         return cls(matrices, generator.random((modules, state)) - 0.5, length)
@@ -55,8 +58,7 @@ class Words(Family):
 
     @cached_property
     def circuit(self) -> Circuit:
-        lower, upper = (np.broadcast_to(np.asarray(side, dtype=float), (self.state,)) for side in self._bounds)
-        x, z = Input("x", box(lower, upper)), Input("z", OneHot(self.length, self.modules))
+        x, z = Input("x", self.box), Input("z", OneHot(self.length, self.modules))
         tensor = np.concatenate([self.matrices, self.offsets[:, None, :]], axis=1)
         value: Node = x
         for k in range(self.length):

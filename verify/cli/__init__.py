@@ -14,9 +14,9 @@ from importlib import metadata
 
 import click
 
-from verify.cli.check import check
-from verify.cli.claims import claims
+from verify.cli.checking import check
 from verify.cli.documents import version
+from verify.cli.listing import claims
 
 __all__ = ["cli", "main"]
 
@@ -60,7 +60,9 @@ def _load(point: metadata.EntryPoint) -> click.Command:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
 
     def refuse(arguments: Sequence[str]) -> None:
-        raise click.UsageError(f"{point.name}: cannot be loaded from {point.value} ({reason}); install it anew")
+        raise click.UsageError(
+            f"{point.name}: cannot be loaded from {point.value} ({reason}); install it anew"
+        )
 
     arguments = click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)
     settings = {"ignore_unknown_options": True}
@@ -76,6 +78,10 @@ def cli(context: click.Context) -> None:
     """K of M modules: hand-built ReLU networks that generalise compositionally, and the evidence that they do."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
+
+
+cli.add_command(check)
+cli.add_command(claims)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -104,10 +110,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _usage(error: click.UsageError) -> str:
     if isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter):
-        hint = error.param_hint or (error.param.get_error_hint(error.ctx) if error.param and error.ctx else "")
+        hint = error.param_hint or (
+            error.param.get_error_hint(error.ctx) if error.param and error.ctx else ""
+        )
         hint = hint if isinstance(hint, str) else ", ".join(hint or ())
         return f"{hint.replace(chr(39), '')}: {error.message}"
-    return error.format_message()
+    message = error.format_message().rstrip(".")
+    return f"{message}; see {error.ctx.command_path} --help" if error.ctx else message
 
 
 def _fail(message: str, code: int, context: click.Context | None = None) -> int:

@@ -21,7 +21,9 @@ class _CommaList(click.ParamType):
     def __init__(self, what: str, example: str, read: Callable[[str], Any]) -> None:
         self.what, self.example, self.read = what, example, read
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Any, ...]:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[Any, ...]:
         """Raises click.BadParameter, one line, for an entry that is not of the kind."""
         if isinstance(value, tuple):
             return value
@@ -30,14 +32,18 @@ class _CommaList(click.ParamType):
             try:
                 entries.append(self.read(text.strip()))
             except ValueError:
-                self.fail(f"{text.strip()!r} is not {self.what}; write for example {self.example}", param, ctx)
+                self.fail(
+                    f"{text.strip()!r} is not {self.what}; write for example {self.example}", param, ctx
+                )
         return tuple(entries)
 
 
 class _Several(_CommaList):
     """A list of cases to run through: said twice is meant once."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Any, ...]:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[Any, ...]:
         return tuple(dict.fromkeys(super().convert(value, param, ctx)))
 
 
@@ -64,7 +70,9 @@ AT_LEAST_ONE = click.IntRange(min=1)
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that every command takes: --seed, --device, --dtype, --quiet, --json."""
     for option in (
-        click.option("--json", "json_path", metavar="FILE", help="Also write a JSON file; - for stdout, then no table."),
+        click.option(
+            "--json", "json_path", metavar="FILE", help="Also write a JSON file; - for stdout, then no table."
+        ),
         click.option("--quiet", is_flag=True, help="No progress and no table: one line with the verdict."),
         click.option(
             "--dtype",
@@ -84,6 +92,7 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
             "--seed",
             type=click.IntRange(0, 2**63 - 1),
             default=0,
+            metavar="N",
             show_default=True,
             help="For the family and for the search.",
         ),

@@ -28,8 +28,15 @@ class Steps:
     def __enter__(self) -> Steps:
         console = Console(stderr=True)
         if not self.quiet and console.is_terminal:
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[to_go]}"))
-            self._bar = self._stack.enter_context(Progress(*columns, console=console, transient=True, redirect_stdout=False))
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[to_go]}"),
+            )
+            self._bar = self._stack.enter_context(
+                Progress(*columns, console=console, transient=True, redirect_stdout=False)
+            )
             self._task = self._bar.add_task(self.title, total=len(self.weights), to_go="")
         return self
 

@@ -13,6 +13,7 @@ import torch
 from constructions import build, memorise_neurons
 from theory import Family, Hyperteacher
 from verify import check
+from verify.checking import Witness
 
 Row = dict[str, Any]
 Fit = dict[str, Any]
@@ -46,7 +47,9 @@ class Case:
     @property
     def weight(self) -> float:
         """Relative time that the row takes, for the time to go."""
-        return 5.0 + self.family.modules * {"khot": 1, "one-hot": 1, "discrete": 5}.get(weights_of(self.family), 15)
+        return 5.0 + self.family.modules * {"khot": 1, "one-hot": 1, "discrete": 5}.get(
+            weights_of(self.family), 15
+        )
 
 
 def weights_of(family: Family) -> str:
@@ -90,12 +93,20 @@ def measure(case: Case, dtype: torch.dtype, points: int, seed: int, device: str)
         "status": found.status,
         "reason": found.reason,
         "points": found.points,
+        "supports": found.supports,
+        "witness": _witness(found.witness),
         "seed": seed,
         "build_seconds": built,
         "seconds": time.perf_counter() - started,
         "dtype": str(found.dtype).removeprefix("torch."),
         "device": str(found.device),
     }
+
+
+def _witness(witness: Witness) -> dict[str, Any]:
+    """The worst point as JSON; of z only what is not 0, by its index, since it may be long."""
+    tasks = {str(m): value for m, value in enumerate(witness.z) if value}
+    return {"x": list(witness.x), "z": tasks, "output": witness.output}
 
 
 def verdict(rows: Iterable[Row]) -> str:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from verify.cli.rows import Fit, Row
 
-COLOURS = {"holds": "green", "violated": "bold red", "unknown": "yellow", "failed": "bold red", "stale": "yellow"}
+COLOURS = {
+    "holds": "green",
+    "violated": "bold red",
+    "unknown": "yellow",
+    "failed": "bold red",
+    "stale": "yellow",
+}
 
 
 def number(value: float | None) -> str:
@@ -49,13 +55,14 @@ def render(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """A table at its natural width (a narrow terminal wraps it; nothing is cut), colours only on a terminal."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for heading in headings:
-        table.add_column(heading.replace(" ", "\n"), justify="left" if heading in _TEXT else "right", no_wrap=True)
+        table.add_column(
+            heading.replace(" ", "\n"), justify="left" if heading in _TEXT else "right", no_wrap=True
+        )
     for line in lines:
         table.add_row(*(Text(entry, style=COLOURS.get(entry.split(" ")[0], "")) for entry in line))
-    screen = Console(file=io.StringIO(), width=1000, force_terminal=click.get_text_stream("stdout").isatty())
-    screen.print(table)
-    text: str = screen.file.getvalue()  # type: ignore[attr-defined]
-    return "\n".join(part.rstrip() for part in text.splitlines())
+    page = io.StringIO()
+    Console(file=page, width=1000, force_terminal=sys.stdout.isatty()).print(table)
+    return "\n".join(part.rstrip() for part in page.getvalue().splitlines())
 
 
 def check_table(rows: Sequence[Row]) -> str:
@@ -100,5 +107,7 @@ def report(rows: Sequence[Row], fits: Sequence[Fit], state: str) -> str:
         parts[-1] += "".join(f"\n  {fit_line(fit)}" for fit in fits)
     for row in rows:
         if row["status"] != "holds":
-            parts.append(f"{row['weights']} {row['method']} M = {row['modules']} is {row['status']}: {row['reason']}")
+            parts.append(
+                f"{row['weights']} {row['method']} M = {row['modules']} is {row['status']}: {row['reason']}"
+            )
     return "\n\n".join([*parts, summary(rows, state)])

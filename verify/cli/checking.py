@@ -19,7 +19,7 @@ from verify.cli.rows import Case, Row, fits, measure, verdict
 
 MODULES = (4, 8, 16, 32, 64)
 EPS = 0.1
-POINTS, POINTS_THOROUGH = 20_000, 400_000
+POINTS, POINTS_THOROUGH = 4_000, 100_000
 EXIT_CODES = {"holds": 0, "violated": 1, "unknown": 3}
 
 
@@ -54,11 +54,17 @@ class Options:
     def families(self) -> list[Family]:
         """The families to check, in order. ValueError for options that contradict one another."""
         if self.teacher is not None:
-            self._refuse("--teacher", "family", "modules", "active", "inputs", "hidden", "outputs", "weights")
+            fixed = ("family", "modules", "active", "inputs", "hidden", "outputs", "weights")
+            self._refuse("the file of --teacher says that already", *fixed)
             return [_load(self.teacher)]
         active = self.active or 3
         if self.family == "words":
-            self._refuse("--family words", "hidden", "outputs", "weights")
+            self._refuse(
+                "words have none (their sizes are --modules, --active, --inputs)",
+                "hidden",
+                "outputs",
+                "weights",
+            )
             return [Words.sample(m, active, self.inputs or 2, self.seed) for m in self.modules or MODULES]
         few = [m for m in self.modules or MODULES if m < active]
         if few:
@@ -94,13 +100,18 @@ class Options:
     def _refuse(self, because: str, *names: str) -> None:
         given = [f"--{name}" for name in names if getattr(self, name) is not None]
         if given:
-            raise ValueError(f"{', '.join(given)}: fixed by {because} already; give one or the other")
+            raise ValueError(f"{', '.join(given)}: {because}; leave it out")
 
 
 def _load(path: str) -> Hyperteacher:
     if Path(path).is_dir():
         raise ValueError(f"{path}: is a folder; give a .npz or .safetensors file of a hyperteacher")
-    return Hyperteacher.load(path)
+    try:
+        return Hyperteacher.load(path)
+    except (ValueError, TypeError, ArithmeticError) as reason:
+        # Whatever a damaged file leads to while it is read is the file's fault; say which file.
+        text = str(reason)
+        raise ValueError(text if path in text else f"{path}: {text}") from reason
 
 
 def _continuous(family: Family) -> bool:
@@ -132,14 +143,25 @@ def measured_by(arguments: list[str]) -> list[Row]:
 @click.option(
     "--family", type=click.Choice(["hyperteacher", "words"]), help="Family of tasks.  [default: hyperteacher]"
 )
-@click.option("--teacher", metavar="FILE", help="A hyperteacher, .npz or .safetensors, in place of a random one.")
+@click.option(
+    "--teacher", metavar="FILE", help="A hyperteacher, .npz or .safetensors, in place of a random one."
+)
 @click.option(
     "--modules", type=options.MODULES, metavar="M,M,..", help="Numbers of modules M.  [default: 4,8,16,32,64]"
 )
-@click.option("--active", type=options.AT_LEAST_ONE, help="K: most modules in use; length of words.  [default: 3]")
-@click.option("--inputs", type=options.AT_LEAST_ONE, help="Length of x.  [default: 16; words: 2]")
-@click.option("--hidden", type=options.WIDTHS, metavar="H,..", help="Width of each modulated layer.  [default: 16]")
-@click.option("--outputs", type=options.AT_LEAST_ONE, help="Number of outputs.  [default: 16]")
+@click.option(
+    "--active",
+    type=options.AT_LEAST_ONE,
+    metavar="N",
+    help="K: most modules in use; length of words.  [default: 3]",
+)
+@click.option(
+    "--inputs", type=options.AT_LEAST_ONE, metavar="N", help="Length of x.  [default: 16; words: 2]"
+)
+@click.option(
+    "--hidden", type=options.WIDTHS, metavar="H,..", help="Width of each modulated layer.  [default: 16]"
+)
+@click.option("--outputs", type=options.AT_LEAST_ONE, metavar="N", help="Number of outputs.  [default: 16]")
 @click.option("--weights", type=click.Choice(WEIGHTS), help="Values of z.  [default: khot, then continuous]")
 @click.option(
     "--eps",
@@ -148,11 +170,17 @@ def measured_by(arguments: list[str]) -> list[Row]:
     help=f"Errors to accept, a row each.  [default: {EPS:g} where the method approximates; none where it is exact]",
 )
 @click.option(
-    "--method", type=click.Choice(METHODS), help="[default: exact for khot, discrete, words; else shallow and deep]"
+    "--method",
+    type=click.Choice(METHODS),
+    help="[default: exact for khot, discrete, words; else shallow and deep]",
 )
 @click.option("--route", type=click.Choice(["auto", *ROUTES]), default="auto", show_default=True)
-@click.option("--points", type=options.AT_LEAST_ONE, help=f"Points to search a row.  [default: {POINTS:,}]")
-@click.option("--thorough", is_flag=True, help=f"A longer search: {POINTS_THOROUGH:,} points unless --points is given.")
+@click.option(
+    "--points", type=options.AT_LEAST_ONE, metavar="N", help=f"Points to search a row.  [default: {POINTS:,}]"
+)
+@click.option(
+    "--thorough", is_flag=True, help=f"A longer search: {POINTS_THOROUGH:,} points unless --points is given."
+)
 @options.common
 @click.pass_context
 def check(context: click.Context, **given: Any) -> int:

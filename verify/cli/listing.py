@@ -40,7 +40,9 @@ def refresh(keys: list[str], seed: int, quiet: bool, path: Path | None = None) -
     everything = set(keys) == set(CLAIMS)
     kept = [] if everything else [r for r in evidence.load(path) if r["claim"] not in keys]
     records = kept + collect(keys, quiet)
-    records.sort(key=lambda record: list(CLAIMS).index(record["claim"]) if record["claim"] in CLAIMS else len(CLAIMS))
+    records.sort(
+        key=lambda record: list(CLAIMS).index(record["claim"]) if record["claim"] in CLAIMS else len(CLAIMS)
+    )
     document = {"command": evidence.REFRESH, "version": documents.version(), "seed": seed, "records": records}
     documents.write(path, document)
     return records
@@ -48,7 +50,9 @@ def refresh(keys: list[str], seed: int, quiet: bool, path: Path | None = None) -
 
 @click.command()
 @click.argument("keys", nargs=-1, metavar="[KEY]...")
-@click.option("--refresh", "anew", is_flag=True, help="Prove and measure anew, and rewrite the stored table (a minute).")
+@click.option(
+    "--refresh", "anew", is_flag=True, help="Prove and measure anew, and rewrite the stored table (a minute)."
+)
 @options.common
 def claims(keys: tuple[str, ...], anew: bool, quiet: bool, json_path: str | None, seed: int, **_: Any) -> int:
     """List the claims with their evidence; with a KEY such as C3, all that is known of it.
@@ -136,7 +140,10 @@ def _details(row: dict[str, Any]) -> str:
     if measured:
         lines += ["", "Measured"]
         for record in measured:
-            lines += [f"  [{record['state']}] {record['what']}: {_value(record)}", f"      {record['command']}"]
+            lines += [
+                f"  [{record['state']}] {record['what']}: {_value(record)}",
+                f"      {record['command']}",
+            ]
     return "\n".join(lines)
 
 
