@@ -72,7 +72,7 @@ class ConstructedMLP(nn.Module):
             raise ValueError(f"x {tuple(x.shape)}, z {tuple(z.shape)}: need last dimensions {wanted}")
         if x.dim() == z.dim() + 1:
             z = z.unsqueeze(-2)
-        lead = torch.broadcast_shapes(x.shape[:-1], z.shape[:-1])
+        lead = np.broadcast_shapes(x.shape[:-1], z.shape[:-1])  # torch's imports sympy
         row = torch.cat([z.expand(*lead, -1), x.expand(*lead, -1)], dim=-1)
         return self.on_rows(row.reshape(-1, row.shape[-1])).reshape(*lead, -1)
 

@@ -21,7 +21,7 @@ from constructions.liveness import live_coordinates
 from constructions.owners import worst_sum
 from constructions.routes import Terms, decompose
 from constructions.sensitivity import sensitivities
-from theory.arithmetic import Array, as_float
+from theory.arithmetic import Array, as_float, representable
 from theory.circuit import Affine, Assume, Bilinear, Circuit, Input, Maximum, Node, ReLU, selection
 from theory.domains import Domain, OneHot, Tasks
 from theory.ranks import Basis, column_basis
@@ -265,8 +265,9 @@ class _Planner:
             tensor = np.where(folded[None, :, None], 0 * tensor.flat[0], tensor) if folded.any() else tensor
         basis = column_basis(tensor) if route == "rank" else None
         terms = decompose(tensor, route, False, basis)
-        v = _form_range(node.v, terms.right.csr(), error_v)
-        u = _form_range(node.u, terms.left.csr(), error_u)
+        rounded = not representable(tensor)
+        v = _form_range(node.v, terms.right.csr(), error_v, rounded)
+        u = _form_range(node.u, terms.left.csr(), error_u, rounded)
         moving = v[1] > v[0]
         interval = domain.interval if isinstance(domain, Tasks) else None
         if kind == "gate":
@@ -319,9 +320,11 @@ def _active(domain: Domain) -> int:
     return domain.groups if isinstance(domain, OneHot) else domain.active if isinstance(domain, Tasks) else 1
 
 
-def _form_range(node: Node, matrix: sp.csr_matrix, error: Array) -> tuple[Array, Array]:
-    """Range of the forms node @ matrix, widened by the error of the node."""
+def _form_range(node: Node, matrix: sp.csr_matrix, error: Array, rounded: bool) -> tuple[Array, Array]:
+    """Range of the forms node @ matrix, widened by the error of the node, and of the matrix if it was ``rounded``."""
     low, high = node.domain.linear_range(matrix)
+    if rounded:
+        error = error + 2.0**-52 * np.maximum(np.abs(node.domain.lower), np.abs(node.domain.upper))
     if not error.any():
         return low, high
     slack = np.asarray(abs(matrix).T @ error) * (1 + 2.0**-40)

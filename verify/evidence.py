@@ -144,9 +144,7 @@ MEASUREMENTS: tuple[Measurement, ...] = (
         _both(_exact("exact-khot", M=64, N=16, H=16), _line("neurons a module", "M")),
     ),
     Measurement("C3", "--weights discrete --modules 4,8,16", _exact("exact-grid", M=16, N=16, H=16, L=6)),
-    Measurement(
-        "C4", f"--weights continuous --method shallow {_SMALL} --modules 4,8 --eps 1e-1,1e-2,1e-3", _errors
-    ),
+    Measurement("C4", f"--weights continuous --method shallow {_SMALL} --modules 4,8 --eps 1e-1,1e-2,1e-3", _errors),
     Measurement(
         "C5",
         f"--weights continuous --method deep --route N {_SMALL} --modules 8 {_EPS},1e-5,1e-6",
@@ -260,5 +258,5 @@ def _in_words(claim: Claim, own: list[Record], found: Standing) -> str:
         return "violated (measured)"
     if found["held"] < found["measured"]:
         return "unknown (measured)"
-    proof = "proof machine-checked" if not found["by_hand"] else "holds, partly by hand"
-    return proof if found["measured"] else f"{proof}, not measured"
+    proof = "proof partly by hand" if found["by_hand"] else "proof machine-checked"
+    return f"holds, {proof}" if found["measured"] else f"{proof}, not measured"

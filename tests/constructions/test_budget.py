@@ -5,6 +5,7 @@ from math import prod
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 from constructions.budget import allocate
 from constructions.gadgets import radices
@@ -59,6 +60,28 @@ def test_close_to_the_best_integers(seed):
         sum(n) for n in product(range(1, 41), repeat=3) if load(np.array(n), half, weight, group).max() <= budget
     )
     assert best <= pieces.sum() <= 1.15 * best + 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_close_to_the_continuous_optimum(seed):
+    """Several outputs at once: against scipy's solution of the convex problem."""
+    generator = np.random.default_rng(seed)
+    half, weight = 10.0 ** generator.uniform(-2, 1, 12), 10.0 ** generator.uniform(-2, 1, (12, 3))
+    group, budget = np.zeros(12, dtype=int), 1e-4
+    pieces = allocate(half, weight, group, budget, 1 / 3, np.ceil)
+
+    def room(logs):
+        return 1 - load(np.exp(logs), half, weight, group)[0] / budget
+
+    best = minimize(
+        lambda logs: np.exp(logs).sum() / 1e3,
+        np.log(pieces),
+        constraints={"type": "ineq", "fun": room},
+        method="SLSQP",
+        options={"maxiter": 300},
+    )
+    assert best.success and room(best.x).min() > -1e-6
+    assert pieces.sum() <= 1.02 * np.exp(best.x).sum() + 12
 
 
 def test_shallow_pieces_grow_like_the_cube_root_and_deep_like_the_square_root():

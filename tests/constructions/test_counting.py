@@ -77,6 +77,18 @@ def test_paper_sizes(weights, neurons):
     assert_formula(net, known=True)
 
 
+@pytest.mark.parametrize("layer", [0, 1])
+def test_layers_without_gates_take_no_layer(layer):
+    random = teacher(4, 2, (3, 5, 2, 6), "khot", seed=1, scale=0.5)
+    theta = [m * (i != layer) for i, m in enumerate(random.layers)]
+    net = build(Hyperteacher(theta, random.biases, random.readout, 2))
+    assert_formula(net, known=True)
+    assert net.depth == (3 if layer == 0 else 1)  # no gates in the first; after the second nothing of the first lives
+    point = Hyperteacher(random.layers, random.biases, random.readout, 2, box=(0.5, 0.5))
+    assert_formula(build(point), known=True)
+    assert build(point).depth == 3
+
+
 SIZES = [(5, 3, 4, 2), (3, 4, 2, 5), (6, 2, 5, 3)]
 
 

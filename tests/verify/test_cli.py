@@ -21,10 +21,16 @@ from verify.cli import checking, cli, documents, main, progress, rows, tables
 
 ROOT = Path(__file__).resolve().parents[2]
 KOFM = [sys.executable, "-c", "import sys; from verify.cli import main; sys.exit(main())"]
-TINY = "--modules 2 --active 1 --inputs 2 --hidden 2 --outputs 1 --points 1000 --device cpu".split()
-FIELDS = """family modules active inputs hidden outputs weights method route eps tasks neurons neurons_formula formula
-depth parameters nonzeros max_weight guaranteed rounding certified measured measured_exact memorise_neurons status
-reason seconds dtype device points""".split()
+TINY = [
+    *("--modules", "2", "--active", "1", "--inputs", "2", "--hidden", "2", "--outputs", "1"),
+    *("--points", "1000", "--device", "cpu"),
+]
+FIELDS = {
+    *("family", "modules", "active", "inputs", "hidden", "outputs", "weights", "method", "route", "eps", "tasks"),
+    *("neurons", "neurons_formula", "formula", "depth", "parameters", "nonzeros", "max_weight", "guaranteed"),
+    *("rounding", "certified", "measured", "measured_exact", "memorise_neurons", "status", "reason", "seconds"),
+    *("dtype", "device", "points"),
+}
 
 
 def strict(text):
@@ -84,7 +90,7 @@ def test_a_row_has_every_field_and_strict_numbers(tmp_path, capfd):
         ("continuous", "deep"),
     ]
     for row in document["rows"]:
-        assert set(FIELDS) <= set(row)
+        assert set(row) >= FIELDS
         assert row["certified"] is None and row["status"] == "holds"
         assert row["neurons"] == row["neurons_formula"] and isinstance(row["tasks"], int)
         assert row["hidden"] == [2] and row["tasks"] == 2 and row["dtype"] == "float64"
@@ -413,7 +419,8 @@ def test_a_bug_is_one_line_and_debug_shows_where(monkeypatch, capfd):
 
 def row(modules, neurons, **others):
     fields = dict.fromkeys(("family", "weights", "method", "active", "inputs", "outputs"), "x")
-    return fields | {"modules": modules, "neurons": neurons, "route": "M", "hidden": [16], "eps": None, "guaranteed": 0} | others
+    fields |= {"modules": modules, "neurons": neurons, "route": "M", "hidden": [16], "eps": None, "guaranteed": 0}
+    return fields | others
 
 
 def test_a_line_through_sizes_above_h_only():

@@ -60,15 +60,11 @@ def _load(point: metadata.EntryPoint) -> click.Command:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
 
     def refuse(arguments: Sequence[str]) -> None:
-        raise click.UsageError(
-            f"{point.name}: cannot be loaded from {point.value} ({reason}); install it anew"
-        )
+        raise click.UsageError(f"{point.name}: cannot be loaded from {point.value} ({reason}); install it anew")
 
     arguments = click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)
     settings = {"ignore_unknown_options": True}
-    return click.Command(
-        point.name, settings, refuse, [arguments], help="(cannot be loaded)", add_help_option=False
-    )
+    return click.Command(point.name, settings, refuse, [arguments], help="(cannot be loaded)", add_help_option=False)
 
 
 @click.group(cls=_Commands, invoke_without_command=True)
@@ -96,7 +92,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(_usage(error), BAD_INPUT, error.ctx)
     except click.ClickException as error:
         return _fail(error.format_message(), BAD_INPUT)
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):
+        # click turns a broken pipe, and here nothing else, into SystemExit.
         # What is still buffered would fail again when Python closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return READER_GONE
@@ -110,9 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _usage(error: click.UsageError) -> str:
     if isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter):
-        hint = error.param_hint or (
-            error.param.get_error_hint(error.ctx) if error.param and error.ctx else ""
-        )
+        hint = error.param_hint or (error.param.get_error_hint(error.ctx) if error.param and error.ctx else "")
         hint = hint if isinstance(hint, str) else ", ".join(hint or ())
         return f"{hint.replace(chr(39), '')}: {error.message}"
     message = error.format_message().rstrip(".")

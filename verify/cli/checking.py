@@ -143,9 +143,7 @@ def measured_by(arguments: list[str]) -> list[Row]:
 @click.option(
     "--family", type=click.Choice(["hyperteacher", "words"]), help="Family of tasks.  [default: hyperteacher]"
 )
-@click.option(
-    "--teacher", metavar="FILE", help="A hyperteacher, .npz or .safetensors, in place of a random one."
-)
+@click.option("--teacher", metavar="FILE", help="A hyperteacher, .npz or .safetensors, in place of a random one.")
 @click.option(
     "--modules", type=options.MODULES, metavar="M,M,..", help="Numbers of modules M.  [default: 4,8,16,32,64]"
 )
@@ -155,12 +153,8 @@ def measured_by(arguments: list[str]) -> list[Row]:
     metavar="N",
     help="K: most modules in use; length of words.  [default: 3]",
 )
-@click.option(
-    "--inputs", type=options.AT_LEAST_ONE, metavar="N", help="Length of x.  [default: 16; words: 2]"
-)
-@click.option(
-    "--hidden", type=options.WIDTHS, metavar="H,..", help="Width of each modulated layer.  [default: 16]"
-)
+@click.option("--inputs", type=options.AT_LEAST_ONE, metavar="N", help="Length of x.  [default: 16; words: 2]")
+@click.option("--hidden", type=options.WIDTHS, metavar="H,..", help="Width of each modulated layer.  [default: 16]")
 @click.option("--outputs", type=options.AT_LEAST_ONE, metavar="N", help="Number of outputs.  [default: 16]")
 @click.option("--weights", type=click.Choice(WEIGHTS), help="Values of z.  [default: khot, then continuous]")
 @click.option(
@@ -178,9 +172,7 @@ def measured_by(arguments: list[str]) -> list[Row]:
 @click.option(
     "--points", type=options.AT_LEAST_ONE, metavar="N", help=f"Points to search a row.  [default: {POINTS:,}]"
 )
-@click.option(
-    "--thorough", is_flag=True, help=f"A longer search: {POINTS_THOROUGH:,} points unless --points is given."
-)
+@click.option("--thorough", is_flag=True, help=f"A longer search: {POINTS_THOROUGH:,} points unless --points is given.")
 @options.common
 @click.pass_context
 def check(context: click.Context, **given: Any) -> int:

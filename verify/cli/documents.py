@@ -73,9 +73,7 @@ def require_writable(path: str | Path) -> None:
         temporary.touch()
         temporary.unlink()
     except OSError as reason:
-        raise ValueError(
-            f"--json {path}: cannot be written ({reason.strerror}); name another file"
-        ) from reason
+        raise ValueError(f"--json {path}: cannot be written ({reason.strerror}); name another file") from reason
 
 
 def _places(path: str | Path) -> tuple[Path, Path]:

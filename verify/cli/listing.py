@@ -40,9 +40,7 @@ def refresh(keys: list[str], seed: int, quiet: bool, path: Path | None = None) -
     everything = set(keys) == set(CLAIMS)
     kept = [] if everything else [r for r in evidence.load(path) if r["claim"] not in keys]
     records = kept + collect(keys, quiet)
-    records.sort(
-        key=lambda record: list(CLAIMS).index(record["claim"]) if record["claim"] in CLAIMS else len(CLAIMS)
-    )
+    records.sort(key=lambda record: list(CLAIMS).index(record["claim"]) if record["claim"] in CLAIMS else len(CLAIMS))
     document = {"command": evidence.REFRESH, "version": documents.version(), "seed": seed, "records": records}
     documents.write(path, document)
     return records

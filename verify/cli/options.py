@@ -21,9 +21,7 @@ class _CommaList(click.ParamType):
     def __init__(self, what: str, example: str, read: Callable[[str], Any]) -> None:
         self.what, self.example, self.read = what, example, read
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[Any, ...]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Any, ...]:
         """Raises click.BadParameter, one line, for an entry that is not of the kind."""
         if isinstance(value, tuple):
             return value
@@ -32,18 +30,14 @@ class _CommaList(click.ParamType):
             try:
                 entries.append(self.read(text.strip()))
             except ValueError:
-                self.fail(
-                    f"{text.strip()!r} is not {self.what}; write for example {self.example}", param, ctx
-                )
+                self.fail(f"{text.strip()!r} is not {self.what}; write for example {self.example}", param, ctx)
         return tuple(entries)
 
 
 class _Several(_CommaList):
     """A list of cases to run through: said twice is meant once."""
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[Any, ...]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Any, ...]:
         return tuple(dict.fromkeys(super().convert(value, param, ctx)))
 
 

@@ -47,9 +47,7 @@ class Case:
     @property
     def weight(self) -> float:
         """Relative time that the row takes, for the time to go."""
-        return 5.0 + self.family.modules * {"khot": 1, "one-hot": 1, "discrete": 5}.get(
-            weights_of(self.family), 15
-        )
+        return 5.0 + self.family.modules * {"khot": 1, "one-hot": 1, "discrete": 5}.get(weights_of(self.family), 15)
 
 
 def weights_of(family: Family) -> str:

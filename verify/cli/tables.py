@@ -55,9 +55,7 @@ def render(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """A table at its natural width (a narrow terminal wraps it; nothing is cut), colours only on a terminal."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for heading in headings:
-        table.add_column(
-            heading.replace(" ", "\n"), justify="left" if heading in _TEXT else "right", no_wrap=True
-        )
+        table.add_column(heading.replace(" ", "\n"), justify="left" if heading in _TEXT else "right", no_wrap=True)
     for line in lines:
         table.add_row(*(Text(entry, style=COLOURS.get(entry.split(" ")[0], "")) for entry in line))
     page = io.StringIO()
@@ -107,7 +105,5 @@ def report(rows: Sequence[Row], fits: Sequence[Fit], state: str) -> str:
         parts[-1] += "".join(f"\n  {fit_line(fit)}" for fit in fits)
     for row in rows:
         if row["status"] != "holds":
-            parts.append(
-                f"{row['weights']} {row['method']} M = {row['modules']} is {row['status']}: {row['reason']}"
-            )
+            parts.append(f"{row['weights']} {row['method']} M = {row['modules']} is {row['status']}: {row['reason']}")
     return "\n\n".join([*parts, summary(rows, state)])
