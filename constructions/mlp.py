@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -175,6 +177,14 @@ class ConstructedMLP(nn.Module):
         return "\n".join(lines)
 
 
+@contextmanager
+def without_beta_warning() -> Iterator[None]:
+    """Without torch's remark, once a process, that compressed rows are in beta state."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support")
+        yield
+
+
 def _linear(layer: Layer, dtype: torch.dtype) -> nn.Module:
     weights = layer.weight.shape[0] * layer.weight.shape[1]
     bias = torch.as_tensor(as_float(layer.bias), dtype=dtype)
@@ -183,8 +193,7 @@ def _linear(layer: Layer, dtype: torch.dtype) -> nn.Module:
         return _dense(torch.as_tensor(matrix.toarray(), dtype=dtype), bias)
     rows = matrix.tocsr()
     parts = (torch.as_tensor(rows.indptr), torch.as_tensor(rows.indices), torch.as_tensor(rows.data, dtype=dtype))
-    with warnings.catch_warnings():  # "Sparse CSR tensor support is in beta state", once a process
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support")
+    with without_beta_warning():
         return SparseLinear(torch.sparse_csr_tensor(*parts, size=rows.shape, check_invariants=False), bias)
 
 

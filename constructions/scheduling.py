@@ -128,7 +128,8 @@ class _Scheduler:
         plain = [len(raw_rows)] + [len(picks) for picks, _, _, _ in sums]
         start = len(bias) - sum(plain)
         upper = np.concatenate([b.upper for b in blocks] + [np.nextafter(s * (s != 0), np.inf) for s in span])
-        owner = np.concatenate([b.switch for b in blocks] + [self.owner[raw_rows]] + [np.full(n, -1) for n in plain[1:]])
+        owners = [b.switch for b in blocks] + [self.owner[raw_rows]] + [np.full(n, -1) for n in plain[1:]]
+        owner = np.concatenate(owners)
         margin = np.concatenate([b.margin for b in blocks] + [np.zeros(sum(plain))])
         labels = self._labels(blocks, raw_rows, summed, [picks for picks, _, _, _ in sums])
         self._advance(number, here, waiting, raw_rows, raw, summed, sums, start, len(bias))

@@ -86,8 +86,8 @@ class Affine(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class ReLU(Node):
-    """max(of, 0), elementwise."""
+class Unary(Node):
+    """A node of the same length as its one parent ``of``."""
 
     of: Node
 
@@ -98,6 +98,11 @@ class ReLU(Node):
     @property
     def parents(self) -> tuple[Node, ...]:
         return (self.of,)
+
+
+@dataclass(frozen=True, eq=False)
+class ReLU(Unary):
+    """max(of, 0), elementwise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,24 +150,15 @@ class Bilinear(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Assume(Node):
+class Assume(Unary):
     """The value of ``of``, declared to lie in ``known``, ``because`` of something that ranges cannot see."""
 
-    of: Node
     known: Domain
     because: str
 
     def __post_init__(self) -> None:
         if self.known.size != self.of.width:
             raise ValueError(f"assume: a domain of size {self.known.size} for a vector of length {self.of.width}")
-
-    @property
-    def width(self) -> int:
-        return self.of.width
-
-    @property
-    def parents(self) -> tuple[Node, ...]:
-        return (self.of,)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from constructions import ConstructedMLP
-from constructions.mlp import SparseLinear
+from constructions.mlp import SparseLinear, without_beta_warning
 from theory.families.family import Family
 
 #: Dense weights with at most this share of nonzeros are multiplied as compressed rows: then that is faster.
@@ -152,7 +152,8 @@ def _fastest(weight: torch.Tensor) -> torch.Tensor:
     if weight.layout != torch.strided or weight.numel() < SPARSE_WEIGHTS:
         return weight
     sparse = bool(torch.count_nonzero(weight) <= SPARSE_SHARE * weight.numel())
-    return weight.to_sparse_csr() if sparse else weight
+    with without_beta_warning():
+        return weight.to_sparse_csr() if sparse else weight
 
 
 def _transposed(weight: torch.Tensor) -> torch.Tensor:

@@ -22,7 +22,7 @@ def gate(levels: tuple[Fraction, ...], low: Array, high: Array, exact: bool) -> 
     the d_j add up to s_i. There remains s_i (v - low) + low s_i = s_i v.  QED. L = 1, s_1 = 1 is G1.
 
     L hinges a term, L - 1 a module shared by its terms. Off the grid, between two levels, the slope in z is low or
-    high (up to the padding of W): the gate is as Lipschitz in z as the product is. Where low = 0 (v >= 0) nothing remains
+    high (up to the padding of W): the gate is as Lipschitz in z as the product. Where low = 0 (v >= 0) nothing remains
     to be carried; where low = high, v is a constant and no hinge is needed.
     low, high: (terms,) float64.
     """
