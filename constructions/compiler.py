@@ -42,23 +42,22 @@ def build(
     Raises ValueError, one line, where a method does not apply, with the reason.
     """
     _validate(eps, method, route, dtype)
-    circuit = family.circuit
-    if method == "memorise":
-        circuit, plan_method = memorise(circuit), "exact"
-    else:
-        plan_method = method
-    if method == "auto":
-        exact = all(gate_kind(n, route)[0] == "gate" for n in circuit.nodes if isinstance(n, Bilinear))
-        if not exact:
-            nets = [build(family, eps, m, route, dtype) for m in ("shallow", "deep")]
-            return min(nets, key=lambda net: net.neurons)
-        plan_method = "exact"
-    if plan_method != "exact" and eps is None:
+    if method == "auto" and all(gate_kind(n, route)[0] == "gate" for n in _products(family.circuit)):
+        method = "exact"
+    if method not in ("exact", "memorise") and eps is None:
         raise ValueError(f"eps: method {method} approximates; give the error you accept, such as eps=1e-2")
-    plan, layers = _within(circuit, plan_method, route, eps, UNITS[dtype])
+    if method == "auto":
+        return min((build(family, eps, m, route, dtype) for m in ("shallow", "deep")), key=lambda net: net.neurons)
+    stored = method == "memorise"
+    circuit = memorise(family.circuit) if stored else family.circuit
+    plan, layers = _within(circuit, "exact" if stored else method, route, eps, UNITS[dtype])
     text, count = closed_form(family, plan, method)
-    named = method if method != "auto" else plan_method
-    return ConstructedMLP(circuit, layers, named, plan.routes, text, count, plan.errors[id(circuit.output)], eps, dtype)
+    errors = plan.errors[id(circuit.output)]
+    return ConstructedMLP(circuit, layers, method, plan.routes, text, count, errors, eps, dtype)
+
+
+def _products(circuit: Circuit) -> list[Bilinear]:
+    return [node for node in circuit.nodes if isinstance(node, Bilinear)]
 
 
 def _within(circuit: Circuit, method: str, route: str, eps: float | None, unit: float) -> tuple[Plan, list[Layer]]:

@@ -50,11 +50,8 @@ def bilinear_range(tensor: Array, u: Node, v: Node) -> tuple[Array, Array]:
     if exact is not None and exact[0].domain.switches:
         root, indices = exact
         domain = root.domain
-        worst = [
-            domain.worst(_spread(domain, indices, np.maximum(side, 0)))
-            for side in (np.nextafter(-low * domain.upper[indices, None], np.inf),
-                         np.nextafter(high * domain.upper[indices, None], np.inf))
-        ]  # fmt: skip
+        ends = (-low * domain.upper[indices, None], high * domain.upper[indices, None])
+        worst = [domain.worst(_spread(domain, indices, _above(np.maximum(side, 0)))) for side in ends]
         return -worst[0], worst[1]
     a, b = u.domain.lower[:, None], u.domain.upper[:, None]
     products = np.stack([a * low, a * high, b * low, b * high])
@@ -92,6 +89,11 @@ def _affine(node: Affine) -> Domain:
         size = size + np.maximum(np.abs(least), np.abs(most))
     n = len(node.terms) + 1 + extra
     return Box(down(low, n, size), up(high, n, size))
+
+
+def _above(values: Array) -> Array:
+    """One rounding upwards, of all but zeros: what is identically 0 stays so."""
+    return np.where(values == 0, values, np.nextafter(values, np.inf))
 
 
 def _spread(domain: Domain, indices: Array, values: Array) -> sp.csr_matrix:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from replaying import trace
 
 from constructions import build, compiler
 from strategies import TABLE, CircuitFamily, F, circuits, hyperteachers, points, teacher
@@ -18,19 +19,6 @@ from theory.domains import Tasks
 modest = settings(max_examples=15, deadline=None, derandomize=True)
 methods = st.sampled_from(["shallow", "deep"])
 routes = st.sampled_from(["auto", "M", "N", "MN", "rank"])
-
-
-def trace(net, row):
-    """(pre-activations, values) of every layer in Fractions at one row [z, x]."""
-    assert net.exact
-    value, seen = list(row), []
-    for number, layer in enumerate(net.layers):
-        total = list(layer.bias)
-        for i, j, w in zip(layer.weight.row, layer.weight.col, layer.weight.val, strict=True):
-            total[j] += value[i] * w
-        value = total if number == net.depth else [max(v, F(0)) for v in total]
-        seen.append((total, value))
-    return seen
 
 
 def assert_within(family, net, eps, n=6):

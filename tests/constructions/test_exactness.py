@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from replaying import replay
 
 from constructions import build
 from constructions.planning import gate_kind
@@ -17,20 +18,6 @@ from theory.evaluators import exact
 
 EXACT_CASES = [c for c in TABLE if getattr(c.family, "weights", "khot") != "continuous" and c.name != "everything"]
 modest = settings(max_examples=20, deadline=None, derandomize=True)
-
-
-def replay(net, row):
-    """The layers in Fractions, densely, at one row [z, x]: written here again, so as not to trust the package."""
-    assert net.exact
-    value = list(row)
-    for number, layer in enumerate(net.layers):
-        weight = layer.weight
-        total = list(layer.bias)
-        assert weight.shape == (len(value), len(total))
-        for i, j, w in zip(weight.row, weight.col, weight.val, strict=True):
-            total[j] += value[i] * w
-        value = total if number == net.depth else [max(v, F(0)) for v in total]
-    return value
 
 
 def assert_equal(family, net, n=8, seed=0):
@@ -108,3 +95,20 @@ def test_teacher_files(name):
     net = build(family)
     assert net.exact
     assert_equal(family, net, n=6)
+
+
+def test_modules_that_no_float_holds():
+    """The ranges come from rounded forms, and must still contain the exact ones."""
+    for k in range(1, 40):
+        modules = np.array([1 + F(2 * k + 1, 2**62), F(1)], dtype=object).reshape(2, 1, 1)
+        family = Hyperteacher([modules], [np.full((2, 1), 1e8)], [[1.0]], 1, "khot", F(1))
+        for route in ("M", "MN", "rank"):
+            net = build(family, method="exact", route=route)
+            for x, z in (([-1.0], [1, 0]), ([1.0], [1, 0]), ([-1.0], [0, 1])):
+                row = [*map(F, z), *map(F, x)]
+                assert replay(net, row) == list(family.exact(np.array(x), np.array(z)))
+
+
+def test_units_that_are_identically_zero_cost_nothing():
+    net = build(Hyperteacher([np.zeros((3, 2, 4))], None, np.ones((4, 2)), 2))
+    assert (net.neurons, net.formula_neurons, net.depth) == (0, 0, 0)
