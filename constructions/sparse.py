@@ -77,6 +77,18 @@ class Sparse:
         return self.val.dtype == object
 
     @property
+    def is_diagonal(self) -> bool:
+        """Whether only the diagonal of a square matrix holds entries."""
+        return self.shape[0] == self.shape[1] and self.nnz <= self.shape[0] and bool(np.all(self.row == self.col))
+
+    def diagonal(self) -> Array:
+        """The diagonal of a square matrix, (fan_in,)."""
+        values = zeros(self.shape[0], self.exact)
+        keep = self.row == self.col
+        values[self.row[keep]] = self.val[keep]
+        return values
+
+    @property
     def T(self) -> Sparse:
         """Transpose."""
         return Sparse.build(self.col, self.row, self.val, self.shape[::-1])
@@ -85,6 +97,10 @@ class Sparse:
         if self.shape[1] != other.shape[0]:
             raise ValueError(f"sparse product: {self.shape} times {other.shape}")
         shape = (self.shape[0], other.shape[1])
+        if other.is_diagonal:
+            return self.scale_columns(other.diagonal())
+        if self.is_diagonal:
+            return other.scale_rows(self.diagonal())
         if not self.exact:
             return Sparse.of_csr(self.csr() @ other.csr())
         starts = np.searchsorted(other.row, np.arange(other.shape[0] + 1))

@@ -255,7 +255,10 @@ class OneHot(Domain):
 def largest_sums(values: sp.csr_matrix, count: int) -> Array:
     """Sum of the ``count`` largest entries of each row of a sparse matrix (rows, n) >= 0, rounded up; (rows,)."""
     values = values.tocsr()
-    rows = values.shape[0]
+    rows, width = values.shape
+    if width > count and values.nnz >= 0.25 * rows * width:  # nearly full: a partition is faster than sorting
+        largest = np.partition(values.toarray(), width - count, axis=1)[:, width - count :]
+        return up(largest.sum(axis=1), count + 1)
     lengths = np.diff(values.indptr)
     row = np.repeat(np.arange(rows), lengths)
     data = values.data

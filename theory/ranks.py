@@ -99,13 +99,21 @@ def _independent_rows(matrices: Array, rows: Array) -> Array:
     gram = matrices @ matrices.transpose(0, 2, 1)
     idle = np.arange(rows.shape[1])
     gram[:, idle, idle] += ~rows
-    sign, size = np.linalg.slogdet(gram)
-    solvable = (sign != 0) & np.isfinite(size)
-    inverse = np.zeros_like(gram)
-    inverse[solvable] = np.linalg.inv(gram[solvable])
+    inverse, solvable = _inverses(gram)
     residual = gram @ inverse - np.eye(rows.shape[1])
     # |I - A B| < 1 in the maximum row sum; 1/2 leaves room for the rounding of gram and of the residual, which
     # is below n^2 u |inverse| and checked against the other half.
     error = np.abs(residual).sum(axis=2).max(axis=1)
     rounding = matrices.shape[1] * matrices.shape[2] * 2.0**-50 * np.abs(inverse).sum(axis=2).max(axis=1)
     return solvable & (error < 0.5) & (rounding < 0.25)
+
+
+def _inverses(matrices: Array) -> tuple[Array, Array]:
+    """Inverses (n, a, a), and which of them exist, (n,) of bool; the others are left 0."""
+    try:
+        return np.linalg.inv(matrices), np.ones(len(matrices), dtype=bool)
+    except np.linalg.LinAlgError:  # one of them is singular: find out which
+        solvable = np.linalg.slogdet(matrices)[0] != 0
+        inverse = np.zeros_like(matrices)
+        inverse[solvable] = np.linalg.inv(matrices[solvable])
+        return inverse, solvable
