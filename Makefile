@@ -21,6 +21,7 @@ lint: style types layers
 
 style: $(STAMP)
 	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
 
 types: $(STAMP)
 	$(PY) -m mypy

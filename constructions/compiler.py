@@ -1,10 +1,10 @@
 """The compiler: family -> circuit -> plan -> blocks -> layers -> network. A statement a pass.
 
-    circuit    one description of f(x, z)                              theory.circuit
-    plan       route, gadget and pieces of every product; guarantee    constructions.planning
-    blocks     ReLU neurons over forms                                 constructions.lowering
-    layers     levels and carriers                                     constructions.scheduling
-    network    the layers, rounded once                                constructions.mlp
+circuit    one description of f(x, z)                              theory.circuit
+plan       route, gadget and pieces of every product; guarantee    constructions.planning
+blocks     ReLU neurons over forms                                 constructions.lowering
+layers     levels and carriers                                     constructions.scheduling
+network    the layers, rounded once                                constructions.mlp
 """
 
 from __future__ import annotations

@@ -174,9 +174,7 @@ def _why_not_exact(node: Bilinear, route: str) -> str:
 class _Planner:
     """The forward walk of ``make_plan``."""
 
-    def __init__(
-        self, circuit: Circuit, method: str, route: str, live: dict[int, Array], share: float | None
-    ) -> None:
+    def __init__(self, circuit: Circuit, method: str, route: str, live: dict[int, Array], share: float | None) -> None:
         self.circuit, self.method, self.route, self.live, self.share = circuit, method, route, live, share
         self.columns = circuit.z.width + 1  # a column of errors for each entry of z, the last one: always there
         self.errors: dict[int, sp.csr_matrix] = {}

@@ -238,9 +238,7 @@ def circuits(draw, exact: bool | None = None, max_nodes: int = 5, max_products: 
         if step == "bilinear" and (budget or _gated(z)):
             u, cheap = _left(draw, generator, kind, x, z, pool, only_gates=bool(exact) or budget == 0)
             budget -= not cheap
-            node: Node = Bilinear(
-                _small(generator, (u.width, of.width, draw(st.integers(1, 4))), kind), u, of
-            )
+            node: Node = Bilinear(_small(generator, (u.width, of.width, draw(st.integers(1, 4))), kind), u, of)
         elif step in ("affine", "bilinear"):
             node = _mixture(draw, generator, kind, [of, draw(st.sampled_from(pool))])
         elif step == "relu":
@@ -249,9 +247,7 @@ def circuits(draw, exact: bool | None = None, max_nodes: int = 5, max_products: 
             other = draw(st.sampled_from(pool))
             node = Maximum(of, affine([(other, _small(generator, (other.width, of.width), kind))]))
         elif step == "concat":
-            node = concat(
-                [of, draw(st.sampled_from(pool))], constant=draw(st.sampled_from(([], [1.0], [-2.0, 0.0])))
-            )
+            node = concat([of, draw(st.sampled_from(pool))], constant=draw(st.sampled_from(([], [1.0], [-2.0, 0.0]))))
         elif step == "take":
             some = draw(st.lists(st.integers(0, of.width - 1), min_size=1, max_size=of.width))
             node = take(of, some)  # perhaps with repetitions
@@ -270,9 +266,7 @@ def _gated(z: Input) -> bool:
 
 def _left(draw, generator, kind, x, z, pool, only_gates: bool) -> tuple[Node, bool]:
     """The u of a Bilinear (z, a slice of z, a declared slice, a mixture ..), and whether a gate does it."""
-    how = draw(
-        st.sampled_from(("z", "slice", "declared") + (() if only_gates else ("mixture", "of x", "any")))
-    )
+    how = draw(st.sampled_from(("z", "slice", "declared") + (() if only_gates else ("mixture", "of x", "any"))))
     order = draw(st.permutations(range(z.width)))
     part = take(z, order[: draw(st.integers(1, z.width))])
     if how in ("slice", "declared"):
@@ -327,9 +321,7 @@ def points(of: Circuit | Family, n: int, seed: int = 0) -> tuple[np.ndarray, np.
     return x, z
 
 
-def tensors(
-    x: np.ndarray, z: np.ndarray, dtype: torch.dtype = torch.float64
-) -> tuple[torch.Tensor, torch.Tensor]:
+def tensors(x: np.ndarray, z: np.ndarray, dtype: torch.dtype = torch.float64) -> tuple[torch.Tensor, torch.Tensor]:
     """The same points as one sample of one task each: x (n, 1, inputs), z (n, width)."""
     return torch.as_tensor(x, dtype=dtype)[:, None, :], torch.as_tensor(z, dtype=dtype)
 
@@ -389,16 +381,12 @@ TABLE = [
     Case("khot-dyadic", teacher(4, 3, (2, 5, 3), "khot", "dyadic", seed=2)),
     Case("khot-wide", teacher(3, 2, (5, 2, 4), "khot", "dyadic", seed=3, box=(-2.0, 4.0))),
     Case("discrete", teacher(6, 3, (3, 5, 2), "discrete", seed=4, scale=1 / math.sqrt(3))),
-    Case(
-        "discrete-thirds", teacher(4, 2, (3, 5, 2), "discrete", seed=5, levels=(F(1, 3), F(2, 5), F(9, 10)))
-    ),
+    Case("discrete-thirds", teacher(4, 2, (3, 5, 2), "discrete", seed=5, levels=(F(1, 3), F(2, 5), F(9, 10)))),
     Case("discrete-one-level", teacher(3, 2, (4, 2, 5), "discrete", "integer", seed=6, levels=(F(2),))),
     Case("continuous", teacher(5, 2, (2, 3, 4), "continuous", seed=7, scale=1 / math.sqrt(2))),
     Case("continuous-wide", teacher(4, 3, (3, 2, 5), "continuous", "dyadic", seed=8, levels=(F(1, 8), F(3)))),
     Case("two-layers", teacher(4, 2, (3, 5, 2, 6), "khot", seed=9, scale=0.5)),
-    Case(
-        "three-layers", teacher(3, 2, (2, 5, 4, 6, 1), "discrete", seed=10, scale=0.5, levels=(F(1, 2), F(1)))
-    ),
+    Case("three-layers", teacher(3, 2, (2, 5, 4, 6, 1), "discrete", seed=10, scale=0.5, levels=(F(1, 2), F(1)))),
     Case("two-layers-continuous", teacher(3, 1, (2, 4, 5, 6), "continuous", "dyadic", seed=11, scale=0.5)),
     Case("one-module", teacher(1, 1, (3, 4, 2), "discrete", seed=12)),
     Case("all-active", teacher(4, 4, (3, 5, 2), "khot", seed=13)),
@@ -425,9 +413,12 @@ TABLE = [
     Case("words", Words.sample(modules=4, length=3, state=2, seed=20)),
     Case(
         "words-shear",
-        Words(
-            [[[1, 1], [0, 1]], [[0, 1], [1, 0]], [[2, 0], [0, 0.5]]], [[0, 1], [1, 0], [0, 0]], 4, (3, 3.5)
-        ),
+        Words([[[1, 1], [0, 1]], [[0, 1], [1, 0]], [[2, 0], [0, 0.5]]], [[0, 1], [1, 0], [0, 0]], 4, (3, 3.5)),
     ),
     Case("everything", _everything()),
 ]
+
+
+def arrays(family):
+    """The bytes of every array of a hyperteacher, in order."""
+    return [a.tobytes() for a in (*family.layers, *family.biases, family.readout)]

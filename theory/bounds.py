@@ -114,9 +114,7 @@ class Bound:
         relation = r"\le" if self.kind == "upper" else r"\ge"
         # A lower bound speaks of every network of that depth and error: only its neurons bear the relation.
         others = r"\le" if self.kind == "upper" else "="
-        neurons, depth, error = (
-            sp.latex(e, symbol_names=names) for e in (self.neurons, self.depth, self.error)
-        )
+        neurons, depth, error = (sp.latex(e, symbol_names=names) for e in (self.neurons, self.depth, self.error))
         return (
             rf"\text{{neurons}} {relation} {neurons},\quad \text{{depth}} {others} {depth},"
             rf"\quad \text{{error}} \le {error}"
@@ -261,9 +259,7 @@ BOUNDS: Mapping[str, Bound] = {
     "product-deep": _bound("C5", "deep", 2 * q_sum, D, c / Q**2, requires=_RADICES),
     # An accumulator a unit and a layer, which also holds what is affine in x and z.
     "deep": _bound("C5", "deep", 2 * q_sum * R + D * H + H, D + 1, omega * s * c / Q**2, requires=_RADICES),
-    "deep-eps": _bound(
-        "C5", "deep", (2 * q * R + H) * _STEPS + H, _STEPS + 1, eps, requires={"q >= 2": sp.Ge(q, 2)}
-    ),
+    "deep-eps": _bound("C5", "deep", (2 * q * R + H) * _STEPS + H, _STEPS + 1, eps, requires={"q >= 2": sp.Ge(q, 2)}),
     # CP rank of almost every Theta, from below: R terms have at most R (M + N + H - 2) degrees of freedom, an
     # open set of Theta needs M N H. A term takes a neuron at least; the error is that of the decomposition.
     "rank-terms": _bound(
@@ -276,9 +272,7 @@ BOUNDS: Mapping[str, Bound] = {
         means={"D": "hidden layers of the network"},
     ),
     "memorise": _bound("C7", "memorise", _SUPPORTS * H, 1, 0),
-    "pieces": _bound(
-        "C8", "any", sp.Max(0, D * (_PIECES ** (1 / D) - 1)), D, eps, kind="lower", means=_ALLOWED
-    ),
+    "pieces": _bound("C8", "any", sp.Max(0, D * (_PIECES ** (1 / D) - 1)), D, eps, kind="lower", means=_ALLOWED),
     "one-layer": _bound("C8", "any", sp.Min(M, N * H), 1, 0, kind="lower"),
     "layers-khot": _bound("C11", "exact", _layers(1, 0), 2 * D, 0, means=_LAYERS),
     "layers-grid": _bound("C11", "exact", _layers(L, L - 1), 2 * D, 0, means=_LAYERS),

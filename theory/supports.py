@@ -195,9 +195,7 @@ class Supports:
             )
         wrong = rows[(rows < -1) | (rows >= self.modules)]
         if wrong.size:
-            raise ValueError(
-                f"modules of a support must lie in 0..{self.modules - 1} (-1 for padding), got {wrong[0]}"
-            )
+            raise ValueError(f"modules of a support must lie in 0..{self.modules - 1} (-1 for padding), got {wrong[0]}")
         rows = np.sort(rows.astype(np.int64), axis=1)
         sizes = np.count_nonzero(rows >= 0, axis=1)
         empty = np.flatnonzero(sizes == 0)
@@ -208,9 +206,7 @@ class Supports:
             raise ValueError(f"a support has each module at most once, row {repeated[0]} repeats one")
         large = np.flatnonzero(sizes > self.active)
         if large.size:
-            raise ValueError(
-                f"a support has at most {self.active} modules, row {large[0]} has {sizes[large[0]]}"
-            )
+            raise ValueError(f"a support has at most {self.active} modules, row {large[0]} has {sizes[large[0]]}")
         return rows, sizes.astype(np.int64)
 
 

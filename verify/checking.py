@@ -1,8 +1,8 @@
 """Checking: the error search held against what is guaranteed, and the verdict.
 
-    holds      guaranteed + rounding <= eps (or the network's own bound, if eps is not given), nothing measured above it
-    violated   a replayed error above eps + rounding, or above guaranteed + rounding: the network's own claim is false
-    unknown    no bound, a bound above eps, or too little search
+holds      guaranteed + rounding <= eps (or the network's own bound, if eps is not given), nothing measured above it
+violated   a replayed error above eps + rounding, or above guaranteed + rounding: the network's own claim is false
+unknown    no bound, a bound above eps, or too little search
 """
 
 from __future__ import annotations

@@ -60,9 +60,7 @@ def search(family: Family, network: Network, points: int, seed: int, memory: int
 Pool = tuple[Array, Array, Array]  # x (n, inputs), z (n, width), error (n,)
 
 
-def _draw(
-    family: Family, network: Network, draws: Draws, keep: int, rows: int, memory: int
-) -> tuple[Pool, int, int]:
+def _draw(family: Family, network: Network, draws: Draws, keep: int, rows: int, memory: int) -> tuple[Pool, int, int]:
     """The ``keep`` worst of all points drawn, how many points these were, and on how many supports."""
     run = network.runner(rows, memory)
     width = network.split

@@ -36,7 +36,7 @@ Pick = Callable[[torch.Tensor, int], torch.Tensor]
 
 
 def choose_device(name: str) -> torch.device:
-    """"auto" is cuda where there is one. Raises ValueError for an unknown device and for cuda where there is none."""
+    """ "auto" is cuda where there is one. Raises ValueError for an unknown device and for cuda where there is none."""
     if name not in DEVICES:
         raise ValueError(f"device: {name!r} is unknown; use one of {', '.join(DEVICES)}")
     if name == "cuda" and not torch.cuda.is_available():

@@ -61,9 +61,7 @@ def test_table(case):
     assert_formula(build(case.family, 0.1))
 
 
-@pytest.mark.parametrize(
-    ("name", "neurons"), [("small-khot", 48), ("deep-khot", 168), ("paper-discrete", 1648)]
-)
+@pytest.mark.parametrize(("name", "neurons"), [("small-khot", 48), ("deep-khot", 168), ("paper-discrete", 1648)])
 def test_teacher_files(name, neurons):
     net = build(Hyperteacher.load(TEACHERS / f"{name}.npz"))
     assert_formula(net, known=True)
@@ -142,9 +140,7 @@ def test_memorise_is_counted_only_where_it_exists():
 
 @pytest.mark.parametrize("weights", ["khot", "discrete"])
 def test_linear_in_modules_from_hidden_on(weights):
-    counts = [
-        build(family(m, 2, weights, inputs=4, hidden=(5,), outputs=2)).neurons for m in range(3, 12)
-    ]
+    counts = [build(family(m, 2, weights, inputs=4, hidden=(5,), outputs=2)).neurons for m in range(3, 12)]
     steps = [b - a for a, b in pairwise(counts)]
     assert len(set(steps[2:])) == 1  # M >= H = 5
     assert steps[:2] == [steps[-1] + 1] * 2  # below, a carrier a module

@@ -19,9 +19,7 @@ NUMBERS = {
 
 def evaluated(key: str, **changes: object) -> bounds.Evaluated:
     names = {str(symbol) for symbol in BOUNDS[key].symbols}
-    return BOUNDS[key].evaluate(
-        **{name: value for name, value in (NUMBERS | changes).items() if name in names}
-    )
+    return BOUNDS[key].evaluate(**{name: value for name, value in (NUMBERS | changes).items() if name in names})
 
 
 @pytest.mark.parametrize(

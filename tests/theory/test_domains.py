@@ -36,9 +36,7 @@ def rng(seed=0):
 def wild(generator, shape):
     """Floats of very different sizes and both signs, some of them 0."""
     return (
-        generator.standard_normal(shape)
-        * 2.0 ** generator.integers(-40, 40, shape)
-        * (generator.random(shape) < 0.8)
+        generator.standard_normal(shape) * 2.0 ** generator.integers(-40, 40, shape) * (generator.random(shape) < 0.8)
     )
 
 
@@ -75,8 +73,7 @@ def test_a_sum_of_one_sign_needs_no_size(seed, n):
     values = np.abs(wild(rng(seed), (20, n)))
     exact = as_exact(values).sum(axis=1)
     assert all(
-        F(a) <= v <= F(b)
-        for a, v, b in zip(down(values.sum(axis=1), n), exact, up(values.sum(axis=1), n), strict=True)
+        F(a) <= v <= F(b) for a, v, b in zip(down(values.sum(axis=1), n), exact, up(values.sum(axis=1), n), strict=True)
     )
 
 
@@ -104,9 +101,7 @@ def test_conversions_are_exact():
     assert is_exact(exact) and exact.tolist() == [F(0.1), 3, F(-5, 2)]
     assert as_exact(np.float32([0.1])).tolist() == [F(float(np.float32(0.1)))]
     assert as_exact([1, F(1, 3)]).tolist() == [1, F(1, 3)]
-    assert as_exact(np.array([2, 3])).tolist() == [2, 3] and all(
-        type(v) is F for v in as_exact(np.array([2, 3]))
-    )
+    assert as_exact(np.array([2, 3])).tolist() == [2, 3] and all(type(v) is F for v in as_exact(np.array([2, 3])))
     assert as_exact(np.zeros((0, 2))).shape == (0, 2)
     assert as_float(as_exact([0.5, 0.25])).tolist() == [0.5, 0.25]
     assert representable(as_exact([0.1])) and not representable(as_exact(["1/10"]))
@@ -167,17 +162,12 @@ def test_ranges_of_linear_forms_on_a_box_are_sound_and_attained(bounds, seed):
     for h in range(3):
         least, most = values[:, h].min(), values[:, h].max()
         assert F(low[h]) <= least and most <= F(high[h])
-        assert (
-            high[h] - float(most) <= 100 * UNIT64 * size[h]
-            and float(least) - low[h] <= 100 * UNIT64 * size[h]
-        )
+        assert high[h] - float(most) <= 100 * UNIT64 * size[h] and float(least) - low[h] <= 100 * UNIT64 * size[h]
 
 
 def test_a_coordinate_times_a_power_of_two_is_not_rounded():
     """Gates are built on these ranges: rounding 1 up would make their weights ugly for nothing."""
-    low, high = Box(np.array([-1.0, 0.1]), np.array([1.0, 0.3])).linear_range(
-        np.array([[1.0, 0, 0], [0, 4.0, 0]])
-    )
+    low, high = Box(np.array([-1.0, 0.1]), np.array([1.0, 0.3])).linear_range(np.array([[1.0, 0, 0], [0, 4.0, 0]]))
     assert low.tolist() == [-1, 0.4, 0] and high.tolist() == [1, 1.2, 0]
 
 
@@ -209,9 +199,7 @@ def test_corners_of_tasks_reach_every_extreme_point(domain, seed):
     wanted = {tuple(as_float(z)) for z in every_task(domain) if isinstance(domain, OneHot) or any(z != 0)}
     found = {tuple(z) for z in domain.corners(300 + 60 * len(wanted), rng(seed))}
     assert found <= wanted
-    assert len(found) >= 0.75 * len(
-        wanted
-    )  # supports are uniform, so that rare weights of many modules may miss
+    assert len(found) >= 0.75 * len(wanted)  # supports are uniform, so that rare weights of many modules may miss
 
 
 def test_samples_of_a_grid_reach_every_level_and_every_support():

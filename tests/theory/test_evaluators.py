@@ -32,19 +32,13 @@ def by_formula(family, x, z):
     """The definition of a hyperteacher once more, in Fractions and without the package's evaluators."""
     value = x
     for theta, bias in zip(family.layers, family.biases, strict=True):
-        mixed = sum(
-            (as_exact(theta[m]) * z[m] for m in range(family.modules)), as_exact(np.zeros(theta.shape[1:]))
-        )
-        offset = sum(
-            (as_exact(bias[m]) * z[m] for m in range(family.modules)), as_exact(np.zeros(bias.shape[1]))
-        )
+        mixed = sum((as_exact(theta[m]) * z[m] for m in range(family.modules)), as_exact(np.zeros(theta.shape[1:])))
+        offset = sum((as_exact(bias[m]) * z[m] for m in range(family.modules)), as_exact(np.zeros(bias.shape[1])))
         value = [max(F(family.scale) * h, F(0)) for h in np.array(value, dtype=object) @ mixed + offset]
     return np.array(value, dtype=object) @ as_exact(family.readout)
 
 
-@pytest.mark.parametrize(
-    "case", [c for c in TABLE if isinstance(c.family, Hyperteacher)], ids=lambda c: c.name
-)
+@pytest.mark.parametrize("case", [c for c in TABLE if isinstance(c.family, Hyperteacher)], ids=lambda c: c.name)
 def test_exact_is_the_definition(case):
     x, z = points(case.family, 6)
     for a, b in zip(case.family.x_domain.exact(x), case.family.z_domain.exact(z), strict=True):
@@ -66,9 +60,7 @@ def test_exact_by_hand():
     x, z = Input("x", box([-1, -1], [1, 1])), Input("z", Tasks(2, 2, levels=(F(1, 3), F(1))))
     tensor = np.array([[[1.0, 2, 3], [4, 5, 6]], [[-1, 0, 1], [0, 0, 2]]])
     node = Maximum(Bilinear(tensor, z, x), affine([(x, np.zeros((2, 3)))], [0.0, 0, 1]))
-    value = exact(
-        Circuit(x, z, ReLU(affine([(node, 2.0), (x, np.ones((2, 3)))]))), [0.5, -0.25], [F(1, 3), 1]
-    )
+    value = exact(Circuit(x, z, ReLU(affine([(node, 2.0), (x, np.ones((2, 3)))]))), [0.5, -0.25], [F(1, 3), 1])
     # module 0: (-.5, -.25, 0), module 1: (-.5, 0, 0); a third of the first plus the second; max
     assert value.tolist() == [F(1, 4), F(1, 4), F(9, 4)]
 
@@ -198,9 +190,7 @@ def inside(circuit, seed):
     generator = np.random.default_rng(seed)
 
     def nested(domain):
-        ends = np.sort(
-            domain.lower + (domain.upper - domain.lower) * generator.random((4, domain.size)), axis=0
-        )
+        ends = np.sort(domain.lower + (domain.upper - domain.lower) * generator.random((4, domain.size)), axis=0)
         ends = np.clip(ends, domain.lower, domain.upper)
         picks = generator.integers(0, 3, (5, domain.size))
         middle = (ends[1] + (ends[2] - ends[1]) * generator.random(domain.size)).clip(ends[1], ends[2])
@@ -225,9 +215,7 @@ def check_intervals(circuit, seed):
     assert is_exact(fractions.lower) and is_exact(fractions.upper)
     assert floats.lower.dtype == floats.upper.dtype == np.float64
     # the ladder: exact values in Fraction intervals in float intervals, and wider inputs give wider outputs
-    assert np.all(as_exact(floats.lower) <= fractions.lower) and np.all(
-        fractions.upper <= as_exact(floats.upper)
-    )
+    assert np.all(as_exact(floats.lower) <= fractions.lower) and np.all(fractions.upper <= as_exact(floats.upper))
     assert np.all(outer.lower <= fractions.lower) and np.all(fractions.upper <= outer.upper)
     for a, b in zip(x, z, strict=True):
         value = exact(circuit, a, b)
@@ -265,9 +253,7 @@ def test_the_interval_of_a_product_is_the_hull(signs):
 def test_the_interval_of_an_affine_form_is_attained():
     generator = np.random.default_rng(2)
     x, z = Input("x", box(-np.ones(3), np.ones(3))), Input("z", Tasks(2, 2))
-    circuit = Circuit(
-        x, z, affine([(concat([x, z]), generator.standard_normal((5, 4)))], generator.standard_normal(4))
-    )
+    circuit = Circuit(x, z, affine([(concat([x, z]), generator.standard_normal((5, 4)))], generator.standard_normal(4)))
     corners = list(product((-1, 1), repeat=3)), list(product((0, 1), repeat=2))
     values = np.array([exact(circuit, list(a), list(b)) for a in corners[0] for b in corners[1]])
     ends = Interval(as_exact([-1] * 3), as_exact([1] * 3)), Interval(as_exact([0] * 2), as_exact([1] * 2))

@@ -17,9 +17,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 def sympy_rank(matrix):
     exact = as_exact(matrix)
-    return sympy.Matrix(
-        *exact.shape, [sympy.Rational(v.numerator, v.denominator) for v in exact.ravel()]
-    ).rank()
+    return sympy.Matrix(*exact.shape, [sympy.Rational(v.numerator, v.denominator) for v in exact.ravel()]).rank()
 
 
 @st.composite

@@ -222,9 +222,7 @@ def test_refuses_what_is_no_support(method, rows, message):
         getattr(Supports(5, 3), method)(rows)
 
 
-@pytest.mark.parametrize(
-    "ranks", [[25], [0, -1], [0.5], [None], np.array([25]), np.array([-1]), [[0]], 3, [2**70]]
-)
+@pytest.mark.parametrize("ranks", [[25], [0, -1], [0.5], [None], np.array([25]), np.array([-1]), [[0]], 3, [2**70]])
 def test_refuses_what_is_no_rank(ranks):
     with pytest.raises(ValueError, match="rank"):
         Supports(5, 3).unrank(ranks)

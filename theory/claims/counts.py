@@ -210,9 +210,7 @@ def piece_count() -> bool:
     longest = sp.solve(sp.Eq(kappa * piece**2 / 16, eps), piece)
     pieces = length / 4 * sp.sqrt(kappa / eps)
     one_layer = BOUNDS["pieces"].neurons.subs(D, 1) - sp.Max(0, pieces - 1)
-    return len(longest) == 1 and zeros(
-        longest[0] - 4 * sp.sqrt(eps / kappa), length / longest[0] - pieces, one_layer
-    )
+    return len(longest) == 1 and zeros(longest[0] - 4 * sp.sqrt(eps / kappa), length / longest[0] - pieces, one_layer)
 
 
 def layers_balance() -> bool:

@@ -31,9 +31,7 @@ def _tested(text: str) -> Step:
     return Step(f"checked numerically by tests: {text}")
 
 
-_HYPERTEACHER = (
-    "hyperteacher f(x, z) = ReLU(sum_m z_m (x Theta_m + b_m)) Omega, x in a box, at most K weights nonzero"
-)
+_HYPERTEACHER = "hyperteacher f(x, z) = ReLU(sum_m z_m (x Theta_m + b_m)) Omega, x in a box, at most K weights nonzero"
 _FIXED = "K, N, H, O, the box, and a bound on |Theta|, |b|, |Omega|"
 _FIXED_EPS = f"{_FIXED}, and eps"
 
@@ -138,12 +136,9 @@ _CLAIMS = (
                 "e_h at output o"
             ),
             _by_hand(
-                "on the N-route w_hi(z) = sum_m z_m Theta_mih has at most K terms, so its range does not "
-                "grow with M"
+                "on the N-route w_hi(z) = sum_m z_m Theta_mih has at most K terms, so its range does not grow with M"
             ),
-            _tested(
-                "the measured error reaches the guaranteed one for single products, and never exceeds it"
-            ),
+            _tested("the measured error reaches the guaranteed one for single products, and never exceeds it"),
         ),
         bounds=(
             "product-interval",
@@ -205,8 +200,7 @@ _CLAIMS = (
             _by_hand("the image of a set of smaller dimension under a polynomial map contains no open set"),
             _proved(counts.deep_is_linear_in_terms),
             _tested(
-                "alternating least squares finds decompositions above this floor, with a residual that "
-                "enters the bound"
+                "alternating least squares finds decompositions above this floor, with a residual that enters the bound"
             ),
         ),
         bounds=("rank-terms", "deep"),
@@ -262,10 +256,7 @@ _CLAIMS = (
                 "has at most prod_l (1 + w_l) pieces"
             ),
             _proved(counts.layers_balance),
-            _by_hand(
-                "so prod_l (1 + w_l) <= (1 + U/D)^D: repeat the two-layer step (arithmetic and geometric "
-                "mean)"
-            ),
+            _by_hand("so prod_l (1 + w_l) <= (1 + U/D)^D: repeat the two-layer step (arithmetic and geometric mean)"),
             _proved(counts.layers_invert),
             _by_hand(
                 "(a) at D = 2 the floor grows as eps^(-1/4) and C4's two layers cost eps^(-1/2): one layer's"
@@ -312,13 +303,8 @@ _CLAIMS = (
                 "since the box is"
             ),
             _proved(counts.layered_count),
-            _by_hand(
-                "the ranges A_mh, and with them the rounding error, grow with the product of the layers' "
-                "norms"
-            ),
-            _tested(
-                "the built network has at most this many neurons and equals the family exactly in rationals"
-            ),
+            _by_hand("the ranges A_mh, and with them the rounding error, grow with the product of the layers' norms"),
+            _tested("the built network has at most this many neurons and equals the family exactly in rationals"),
         ),
         bounds=("layers-khot", "layers-grid"),
     ),
@@ -339,12 +325,10 @@ _CLAIMS = (
             _proved(gates.maximum),
             _proved(gates.absolute_value),
             _by_hand(
-                "a backup is Q(s, a) = r(s, a) + discount max_b Q(s', b): affine maps and maxima of pairs, "
-                "unrolled"
+                "a backup is Q(s, a) = r(s, a) + discount max_b Q(s', b): affine maps and maxima of pairs, unrolled"
             ),
             _tested(
-                "the action is the first a with Q_a >= max - tau, tau between twice the error of Q and the "
-                "smallest gap"
+                "the action is the first a with Q_a >= max - tau, tau between twice the error of Q and the smallest gap"
             ),
         ),
     ),
