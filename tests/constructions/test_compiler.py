@@ -7,9 +7,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from replaying import trace
 
 from constructions import build, compiler
+from replaying import trace
 from strategies import TABLE, CircuitFamily, F, circuits, hyperteachers, points, teacher
 from theory import Hyperteacher, Words
 from theory.arithmetic import as_exact

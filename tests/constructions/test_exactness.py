@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from replaying import replay
 
 from constructions import build
 from constructions.planning import gate_kind
+from replaying import replay
 from strategies import TABLE, CircuitFamily, F, circuits, hyperteachers, points, teacher, words
 from theory import Hyperteacher
 from theory.arithmetic import as_exact

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
-from refusals import assert_refused
 
+from refusals import assert_refused
 from strategies import arrays, hyperteachers, points, tensors
 from theory.families import Hyperteacher
 

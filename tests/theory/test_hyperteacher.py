@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from refusals import assert_refused
 
+from refusals import assert_refused
 from strategies import arrays
 from theory.arithmetic import as_exact
 from theory.domains import Tasks

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from refusals import assert_refused
 
+from refusals import assert_refused
 from strategies import points, words
 from theory.arithmetic import as_exact
 from theory.domains import OneHot
