@@ -174,6 +174,7 @@ class ConstructedMLP(nn.Module):
             f"  parameters  {self.size.parameters:,}, {self.size.nonzeros:,} not zero, largest {self.max_weight:.3g}",
             f"  guaranteed  {self.guaranteed_error:.3g}   rounding ({kind}) {self.rounding_error:.3g}",
         ]
+        lines += [f"  trusted     {because}" for because in self.circuit.trusted]
         return "\n".join(lines)
 
 

@@ -185,11 +185,13 @@ class _Scheduler:
             n = self.z.size
             parts = [d.linear_range(m) for d, m in ((self.z, entries[:n]), (self.x, entries[n:]))]
             low, high = parts[0][0] + parts[1][0], parts[0][1] + parts[1][1]
+            size = sum(np.maximum(np.abs(least), np.abs(most)) for least, most in parts)
         else:
             upper = sp.diags_array(self.upper)
             low = -self._most((-(entries.minimum(0)).T @ upper).tocsr())
             high = self._most((entries.maximum(0).T @ upper).tocsr())
-        slack = 2.0**-40 * np.maximum(np.abs(low), np.abs(high))
+            size = np.maximum(-low, high) * (low != 0)  # where nothing can be negative, 0 is the bound
+        slack = 2.0**-40 * size  # more than the rounding of the entries and of their sums
         return low - slack, high + slack
 
     def _most(self, contributions: sp.csr_matrix) -> Array:
