@@ -22,6 +22,9 @@ from theory.arithmetic import Array
 UPDATES = 40
 BISECTIONS = 24
 
+#: float64 counts pieces exactly up to here.
+MOST_PIECES = 2.0**52
+
 
 def allocate(
     half: Array, weight: Array, group: Array, budget: float, exponent: float, round_up: Callable[[Array], Array]
@@ -54,4 +57,7 @@ def allocate(
         middle = (low + high) / 2
         fits = load(round_up(np.maximum(pieces * middle[group], 1.0))).max(axis=1, initial=0.0) <= 1
         low, high = np.where(fits, low, middle), np.where(fits, middle, high)
-    return round_up(np.maximum(pieces * high[group], 1.0)).astype(int)
+    built = round_up(np.maximum(pieces * high[group], 1.0))
+    if built.max(initial=0.0) > MOST_PIECES:
+        raise ValueError(f"eps: a product would need {built.max():.2g} pieces; use a larger eps or smaller weights")
+    return built.astype(int)

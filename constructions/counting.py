@@ -79,7 +79,7 @@ def _carriers(family: Hyperteacher, plan: Plan, gates: list[Gates]) -> int:
         for read in reads[layer + 1 :]:
             later |= read
         beside_units = int(later.sum()) if _bent(plan, units[layer]) else 0
-        if not gate.moving.any():  # nothing to gate: the units read the layer before
+        if gate.gadget_neurons == 0:  # nothing to gate: the units read the layer before
             total += beside_units
             continue
         rows = (remainder != 0).any(axis=1)
@@ -111,7 +111,7 @@ def _waiting(gate: Gates, held: int, before: Array) -> int:
 
 def _modules_read(gates: Gates) -> Array:
     read = np.zeros(gates.node.u.width, dtype=bool)
-    read[gates.terms.keep(gates.moving).left.nonzero_rows()] = True
+    read[gates.terms.keep(gates.hinged).left.nonzero_rows()] = True
     return read
 
 

@@ -61,9 +61,9 @@ def memorise(circuit: Circuit) -> Circuit:
     supports, inputs, width = slope.shape
     matrix = slope.transpose(1, 0, 2).reshape(inputs, supports * width)
     high = linear_range(as_float(matrix), circuit.x.of)[1].reshape(supports, width) + as_float(offset)
-    reach = np.ceil(np.maximum(high, 0) * (1 + 2.0**-10) + 2.0**-10)  # an integer: no rounding in what follows
+    reach = np.ceil(np.maximum(high, 0) * (1 + 2.0**-10) + 2.0**-10)
     selector = np.repeat(2 * member - 1, width, axis=0).T * reach.ravel()
-    bias = offset.ravel() - as_exact(np.repeat(member.sum(axis=1), width) * reach.ravel())
+    bias = offset.ravel() - as_exact(np.repeat(member.sum(axis=1), width)) * as_exact(reach.ravel())
     before = affine([(circuit.x, matrix), (circuit.z, selector)], bias)
     stacked = np.tile(readout.terms[0][1], (supports, 1))
     return Circuit(circuit.x, circuit.z, affine([(ReLU(before), stacked)], readout.bias))

@@ -57,6 +57,11 @@ class Gates:
     error: Array
 
     @property
+    def hinged(self) -> Array:
+        """Terms that have neurons: a shallow product of one piece has none."""
+        return self.moving & ((self.pieces > 1) | (self.kind != "product") | (self.steps is not None))
+
+    @property
     def gadget_neurons(self) -> int:
         """Closed form of the neurons of the gadgets alone."""
         modules = len(np.unique(self.terms.coordinate[self.moving]))

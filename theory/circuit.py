@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from theory.arithmetic import Array, as_float
+from theory.arithmetic import Array, as_exact, as_float
 from theory.domains import Box, Domain
 
 
@@ -185,7 +186,7 @@ class Circuit:
 
 def affine(terms: Iterable[tuple[Node, Any]], bias: Any = None) -> Affine:
     """An Affine node; a scalar in place of a matrix multiplies the whole vector, no bias means 0."""
-    full = tuple((n, np.eye(n.width) * m if np.ndim(m) == 0 else _as_array(m)) for n, m in terms)
+    full = tuple((n, _multiple(n.width, m) if np.ndim(m) == 0 else _as_array(m)) for n, m in terms)
     if bias is None:
         bias = np.zeros(full[0][1].shape[1] if full else 0)
     return Affine(full, _as_array(bias))
@@ -234,6 +235,11 @@ def selection(node: Node) -> tuple[Node, Array] | None:
 def box(lower: Any, upper: Any) -> Box:
     """A box with the given bounds, as float64 arrays."""
     return Box(np.atleast_1d(as_float(lower)), np.atleast_1d(as_float(upper)))
+
+
+def _multiple(width: int, factor: Any) -> Array:
+    """``factor`` times the identity; a Fraction stays one (1.0 * Fraction is a float)."""
+    return as_exact(np.eye(width)) * factor if isinstance(factor, Fraction) else np.eye(width) * float(factor)
 
 
 def _as_array(values: Any) -> Array:

@@ -23,6 +23,9 @@ from theory.supports import Supports
 
 KHOT = (Fraction(1),)
 
+#: A float stands for the level that it is this close to, relatively: float32 keeps 6e-8.
+NEAR = 1e-6
+
 
 class Domain:
     """A set of vectors of length ``size`` inside the box [``lower``, ``upper``] (float64, rounded outwards)."""
@@ -174,14 +177,19 @@ class Tasks(Domain):
         floats = np.array([0.0] + [float(v) for v in self.levels])
         exact = np.array([Fraction(0), *self.levels], dtype=object)
         points = np.asarray(points, dtype=float)
-        return exact[np.abs(points[..., None] - floats).argmin(axis=-1)]
+        distance = np.abs(points[..., None] - floats)
+        far = distance.min(axis=-1) > NEAR * np.abs(points)
+        if far.any():
+            known = ", ".join(f"{v:g}" for v in floats[:9]) + (", .." if len(floats) > 9 else "")
+            raise ValueError(f"z: {points[far].flat[0]:g} is near no level; the levels are {known}")
+        return exact[distance.argmin(axis=-1)]
 
     def contains(self, points: Array) -> Array:
         points = np.asarray(points, dtype=float)
         on = points != 0
         values = np.array([float(v) for v in self.values])
         if self.levels is not None:
-            good = np.isclose(points[..., None], values, rtol=1e-6, atol=0).any(axis=-1)
+            good = np.isclose(points[..., None], values, rtol=NEAR, atol=0).any(axis=-1)
         else:
             good = (points >= values[0]) & (points <= values[1])
         return (on.sum(axis=1) <= self.active) & np.all(good | ~on, axis=1)

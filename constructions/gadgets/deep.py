@@ -95,7 +95,7 @@ def deep_product(
         table[:, k] = [p[k] if k < len(p) else 1 for p in plans]
 
     steps: list[Step] = []
-    scale = np.cumprod(table, axis=1)
+    scale = np.cumprod(table.astype(object), axis=1)  # Python integers: Q^2 may exceed 64 bits
     before: tuple[Array, Array, Array] | None = None
     for k in range(depth):
         running = np.flatnonzero(table[:, k] > 1)

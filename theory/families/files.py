@@ -37,9 +37,9 @@ def read_teacher(path: Path) -> dict[str, Any]:
             "modules": [values[f"modules_{i}"] for i in range(layers)],
             "biases": [values[f"biases_{i}"] for i in range(layers)],
             "readout": values["readout"],
-            "active": _number(values, "active", int),
+            "active": _number(values, "active"),
             "weights": str(values["weights"]),
-            "scale": _number(values, "scale", float) if "scale" in values else 1.0,
+            "scale": _number(values, "scale") if "scale" in values else 1.0,
             "box": _pair(values),
             "levels": [str(v) for v in np.atleast_1d(values["levels"])] if "levels" in values else None,
         }
@@ -106,11 +106,11 @@ def _read_safetensors(path: Path) -> dict[str, Any]:
     return values
 
 
-def _number(values: dict[str, Any], key: str, kind: type) -> Any:
+def _number(values: dict[str, Any], key: str) -> float:
     try:
-        return kind(values[key])
+        return float(values[key])
     except (TypeError, ValueError) as reason:
-        wanted = "whole number" if kind is int else "number"
+        wanted = "whole number" if key == "active" else "number"
         raise ValueError(f"{key}: need a {wanted}, got {values[key]}") from reason
 
 

@@ -21,13 +21,15 @@ from scipy.special import ndtr, ndtri
 from theory.arithmetic import Array
 from theory.circuit import Affine, Bilinear, Circuit, Input, Node, ReLU, affine
 from theory.domains import KHOT, Tasks
-from theory.families.family import Family, checked_box, finite_array
+from theory.families.family import Family, checked_box, finite_array, finite_number
 from theory.families.files import read_teacher, write_teacher
 
 #: The grid of the paper's discrete weights: the float32 values, promoted exactly (3/5 and float32(.6) differ).
 DISCRETE = tuple(Fraction(float(np.float32(v / 10))) for v in range(5, 11))
 CONTINUOUS = (Fraction(1, 2), Fraction(1))
 WEIGHTS = ("khot", "discrete", "continuous")
+#: 4 GiB in float64: more is a typing error.
+LARGEST_SAMPLED = 2**29
 
 
 class Hyperteacher(Family):
@@ -63,11 +65,9 @@ class Hyperteacher(Family):
             raise ValueError(f"biases: {len(biases)} arrays for {len(self.layers)} modulated layers; give one a layer")
         self.biases = tuple(finite_array(f"biases[{i}]", b, 2) for i, b in enumerate(biases))
         self.readout = finite_array("readout", readout, 2)
-        self.modules, self.active = len(self.layers[0]), int(active)
+        self.modules, self.active = len(self.layers[0]), _integer("active", active)
         self._check_shapes()
-        if not isinstance(scale, Fraction) and not math.isfinite(scale):
-            raise ValueError(f"scale: {scale} is not a finite number")
-        self.scale = scale
+        self.scale = finite_number("scale", scale)
         self.weights = weights
         self.levels = _levels(weights, levels)
         self.box = checked_box(box, self.layers[0].shape[1])
@@ -112,6 +112,11 @@ class Hyperteacher(Family):
         for what, value in sizes:
             if value < 1:
                 raise ValueError(f"{what}: {value} must be at least 1")
+        total = modules * sum(a * b for a, b in pairwise((inputs, *hidden)))
+        if total > LARGEST_SAMPLED:
+            raise ValueError(
+                f"modules: {total:,} weights in all; at most {LARGEST_SAMPLED:,} are sampled: use smaller sizes"
+            )
         if not hidden:
             raise ValueError("hidden: give the width of at least one modulated layer")
         Tasks(modules, active)
@@ -172,6 +177,12 @@ class Hyperteacher(Family):
         shape = "-".join(str(n) for n in (self.inputs, *self.hidden, self.outputs))
         tasks = f"{self.active} of {self.modules} modules, {self.weights}, {self.tasks:,} supports"
         return f"Hyperteacher({shape}, {tasks})"
+
+
+def _integer(name: str, value: Any) -> int:
+    if isinstance(value, bool | str) or int(value) != value:
+        raise ValueError(f"{name}: {value!r} must be an integer")
+    return int(value)
 
 
 def _levels(weights: str, levels: Sequence[Any] | None) -> tuple[Fraction, ...]:
