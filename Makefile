@@ -8,7 +8,7 @@ STAMP   = $(VENV)/.kofm-installed
 
 .PHONY: theorem test slow lint style types layers benchmarks clean
 
-theorem: $(STAMP)  ## build, measure and certify the networks of the theorem
+theorem: $(STAMP)  ## build and measure the networks of the theorem
 	$(VENV)/bin/kofm check
 
 test: $(STAMP)  ## the tests, without the slow ones

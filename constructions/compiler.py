@@ -10,7 +10,9 @@ network    the layers, rounded once                                constructions
 from __future__ import annotations
 
 import math
+from numbers import Real
 
+import numpy as np
 import torch
 
 from constructions.counting import closed_form
@@ -23,6 +25,9 @@ from constructions.routes import ROUTES
 from constructions.scheduling import Layer, schedule
 from theory.circuit import Bilinear, Circuit
 from theory.families.family import Family
+
+#: About 10 GiB while building; beyond, a request is a mistake.
+LARGEST_NONZEROS = 10**8
 
 METHODS = ("auto", "exact", "shallow", "deep", "memorise")
 
@@ -48,7 +53,7 @@ def build(
         raise ValueError(f"eps: method {method} approximates; give the error you accept, such as eps=1e-2")
     if method == "auto":
         return min((build(family, eps, m, route, dtype) for m in ("shallow", "deep")), key=lambda net: net.neurons)
-    stored = method == "memorise"
+    stored = method == "memorise"  # its circuit has no products left
     circuit = memorise(family.circuit) if stored else family.circuit
     plan, layers = _within(circuit, "exact" if stored else method, route, eps, UNITS[dtype])
     text, count = closed_form(family, plan, method)
@@ -77,7 +82,15 @@ def _within(circuit: Circuit, method: str, route: str, eps: float | None, unit: 
 
 def compile_plan(plan: Plan) -> list[Layer]:
     """The layers of a plan, exact where the network is small enough for Fractions."""
-    return schedule(plan.circuit, lower(plan, plan.exact))
+    if plan.nonzeros > LARGEST_NONZEROS:
+        raise ValueError(
+            f"eps: about {plan.nonzeros:.1e} weights that are not 0, built up to {LARGEST_NONZEROS:.0e}; "
+            "use a larger eps, smaller sizes, or method deep"
+        )
+    layers = schedule(plan.circuit, lower(plan, plan.exact))
+    if not all(np.isfinite(layer.upper).all() for layer in layers[:-1]):
+        raise ValueError("values of this family overflow in float64; rescale its arrays")
+    return layers
 
 
 def _validate(eps: float | None, method: str, route: str, dtype: torch.dtype) -> None:
@@ -85,7 +98,7 @@ def _validate(eps: float | None, method: str, route: str, dtype: torch.dtype) ->
         raise ValueError(f"method: {method!r} is unknown; use one of {', '.join(METHODS)}")
     if route not in ("auto", *ROUTES):
         raise ValueError(f"route: {route!r} is unknown; use auto or one of {', '.join(ROUTES)}")
-    if eps is not None and not (math.isfinite(eps) and eps > 0):
+    if eps is not None and not (isinstance(eps, Real) and math.isfinite(eps) and eps > 0):
         raise ValueError(f"eps: {eps} must be a finite number above 0")
     if dtype not in UNITS:
         raise ValueError(f"dtype: {dtype} is not supported; use torch.float32 or torch.float64")

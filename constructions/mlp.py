@@ -51,8 +51,9 @@ class SparseLinear(nn.Module):
 class ConstructedMLP(nn.Module):
     """A ReLU network on the row [z, x], z raw, built and not trained.
 
-    forward(x, z): x (.., inputs), z (.., modules), the leading dimensions broadcast -> (.., outputs); z may also be
-    (tasks, modules) beside x (tasks, samples, inputs). Weights are those of the exact construction, rounded once.
+    forward(x, z): x (.., inputs), z (.., modules) in the network's dtype, the leading dimensions broadcast ->
+    (.., outputs); z may also be (tasks, modules) beside x (tasks, samples, inputs). The weights are those of the
+    exact construction, rounded once.
     """
 
     def __init__(
@@ -62,9 +63,10 @@ class ConstructedMLP(nn.Module):
         super().__init__()
         if dtype not in UNITS:
             raise ValueError(f"dtype: {dtype} is not supported; use torch.float32 or torch.float64")
-        self.circuit, self.layers, self.dtype, self.eps = circuit, layers, dtype, eps
+        self.circuit, self.layers, self.eps = circuit, layers, eps
         self.method, self.route, self.formula, self.formula_neurons = method, route, formula, formula_neurons
         self.errors = guaranteed
+        self._rounding: dict[torch.dtype, float] = {}
         self.linear = nn.ModuleList(_linear(layer, dtype) for layer in layers)
 
     def forward(self, x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
@@ -72,6 +74,10 @@ class ConstructedMLP(nn.Module):
         if x.shape[-1] != self.circuit.x.width or z.shape[-1] != self.circuit.z.width:
             wanted = (self.circuit.x.width, self.circuit.z.width)
             raise ValueError(f"x {tuple(x.shape)}, z {tuple(z.shape)}: need last dimensions {wanted}")
+        if x.dtype != self.dtype or z.dtype != self.dtype:
+            raise ValueError(
+                f"x is {x.dtype}, z is {z.dtype}, the network {self.dtype}: use x.to(net.dtype), z.to(net.dtype)"
+            )
         if x.dim() == z.dim() + 1:
             z = z.unsqueeze(-2)
         lead = np.broadcast_shapes(x.shape[:-1], z.shape[:-1])  # torch's imports sympy
@@ -124,15 +130,33 @@ class ConstructedMLP(nn.Module):
         """The theorem's bound for this network in real arithmetic: largest error of any output (0: exact)."""
         return float(self.errors.max(initial=0.0))
 
-    @cached_property
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the stored weights."""
+        bias = self.linear[0].bias
+        assert isinstance(bias, torch.Tensor)
+        return bias.dtype
+
+    @property
     def rounding_error(self) -> float:
-        """A-priori bound for storing the weights and evaluating in the network's dtype (constructions.rounding)."""
+        """A-priori bound for storing the weights and evaluating in the network's dtype (constructions.rounding).
+
+        inf where something may overflow in that dtype.
+        """
         return self.rounding_in(self.dtype)
 
     def rounding_in(self, dtype: torch.dtype) -> float:
         """The rounding bound for another dtype: as if the exact construction were stored and evaluated in it."""
-        bound = rounding_bound(self.circuit, self.layers, UNITS[dtype])
-        return float(bound.max(initial=0.0))
+        if dtype not in self._rounding:
+            bound = rounding_bound(self.circuit, self.layers, UNITS[dtype])
+            self._rounding[dtype] = float(bound.max(initial=0.0))
+        return self._rounding[dtype]
+
+    @property
+    def faithful(self) -> bool:
+        """Whether the stored weights still are those of the construction, rounded once: what the bounds speak of."""
+        rebuilt = (_linear(layer, self.dtype) for layer in self.layers)
+        return all(_same(a, b) for a, b in zip(self.linear, rebuilt, strict=True))
 
     @cached_property
     def labels(self) -> dict[str, Array]:
@@ -196,6 +220,17 @@ def _linear(layer: Layer, dtype: torch.dtype) -> nn.Module:
     parts = (torch.as_tensor(rows.indptr), torch.as_tensor(rows.indices), torch.as_tensor(rows.data, dtype=dtype))
     with without_beta_warning():
         return SparseLinear(torch.sparse_csr_tensor(*parts, size=rows.shape, check_invariants=False), bias)
+
+
+def _same(a: nn.Module, b: nn.Module) -> bool:
+    """Whether two linear modules hold the same numbers in the same layout."""
+    pairs = []
+    for one, other in zip(a.state_dict().values(), b.state_dict().values(), strict=True):
+        if one.layout == torch.sparse_csr:
+            pairs += [(one.crow_indices(), other.crow_indices()), (one.col_indices(), other.col_indices())]
+            one, other = one.values(), other.values()
+        pairs.append((one, other))
+    return all(torch.equal(one.cpu(), other) for one, other in pairs)
 
 
 def _dense(weight: torch.Tensor, bias: torch.Tensor) -> nn.Linear:

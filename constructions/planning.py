@@ -170,6 +170,8 @@ def _why_not_exact(node: Bilinear, route: str) -> str:
     picked = selection(node.u)
     if picked is not None and picked[0].domain.switches and route == "N":
         return "exact: route N multiplies mixtures of modules, which no gate does exactly; use M, MN, rank or auto"
+    if picked is None or not picked[0].domain.switches:
+        return "exact: a product of two values that vary continuously is not piecewise linear; use shallow or deep"
     return (
         "exact: continuous weights have no exact ReLU network (x z is not piecewise linear); "
         "use method shallow or deep with an eps, or khot or discrete weights"

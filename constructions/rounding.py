@@ -25,15 +25,17 @@ from theory.domains import Domain, Tasks
 #: Above this many entries, errors by module are summed up to one number a neuron (sound, a little looser).
 DETAIL = 4_000_000
 
-#: Smallest positive numbers of the two formats: what one underflow can lose.
+#: Of the two formats: what one underflow can lose, the smallest normal number, and nearly the largest.
 TINY = {UNIT32: 2.0**-149, UNIT64: 2.0**-1074}
+NORMAL = {UNIT32: 2.0**-126, UNIT64: 2.0**-1022}
+HUGE = {UNIT32: 2.0**126, UNIT64: 2.0**1022}
 
 
 def rounding_bound(circuit: Circuit, layers: list[Layer], unit: float) -> Array:
     """Bound of |network in floating point - network in real arithmetic| for each output, (outputs,).
 
     unit: 2^-24 (float32) or 2^-53 (float64). Inputs are taken as fed, except that a grid level which the format
-    does not hold counts as an input error.
+    does not hold counts as an input error. inf where a weight or a sum could overflow: then nothing is bounded.
     """
     z, x = circuit.z.of, circuit.x.of
     size = np.concatenate([np.maximum(np.abs(d.lower), np.abs(d.upper)) for d in (z, x)])
@@ -59,9 +61,12 @@ def _layer_error(
     present = absolute.copy()
     present.data = np.ones_like(present.data)
     addends = worst_sum(collect(present, owner, z.size), z) + (bias > 0)
+    lost = TINY[unit] * worst_sum(collect(_subnormal(absolute, unit) @ sp.diags_array(size), owner, z.size), z)
+    most = np.maximum(worst_sum(values, z) + bias, absolute.max(axis=1).toarray().ravel() if absolute.nnz else 0.0)
     copied = _copies(layer)
     rate = np.where(copied, 0.0, (addends + 2) * unit * (1 + 2.0**-10))
-    always = rate * bias + layer.noise * 2 + np.where(copied, 0.0, addends * TINY[unit])
+    always = rate * bias + layer.noise * 2 + np.where(copied, 0.0, addends * TINY[unit]) + lost
+    always = np.where(most < HUGE[unit], always, np.inf)
     fixed = sp.csr_matrix((always, (np.arange(len(bias)), np.full(len(bias), z.size))), shape=values.shape)
     total = (inherited + sp.diags_array(rate) @ values + fixed).tocsr()
     return _by_owner(layer, total, values, z)
@@ -94,6 +99,14 @@ def _without(matrix: sp.csr_matrix, column: Array, z: Domain) -> Array:
     coo = matrix.tocoo()
     keep = coo.col != column[coo.row]
     return worst_sum(sp.csr_matrix((coo.data[keep], (coo.row[keep], coo.col[keep])), shape=matrix.shape), z)
+
+
+def _subnormal(absolute: sp.csr_matrix, unit: float) -> sp.csr_matrix:
+    """1 where a stored weight is below the normal numbers: it may err by TINY instead of relatively."""
+    ones = absolute.copy()
+    ones.data = ((absolute.data > 0) & (absolute.data < NORMAL[unit])).astype(float)
+    ones.eliminate_zeros()
+    return ones
 
 
 def _copies(layer: Layer) -> Array:

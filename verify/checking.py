@@ -144,6 +144,8 @@ def _judge(network: Network, eps: float | None, worst: Replayed, doubt: str | No
     if guaranteed is None or rounding is None:
         below = f"nothing above eps {eps:g} was found, but" if eps is not None else "an error was measured, but"
         return "unknown", f"{below} this network has no bound: a search proves nothing"
+    if not network.faithful:
+        return "unknown", "its stored weights are not those of the construction, so its bound does not speak of them"
     total = guaranteed + rounding
     if eps is not None and total > eps:
         return "unknown", f"the bound {total:.4g} is above eps {eps:g}: build with a smaller eps, or in float64"

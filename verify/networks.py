@@ -179,6 +179,7 @@ class Network:
         self.dtype, self.device = dtypes.pop(), device
         self.finite = all(bool(torch.isfinite(_entries(t)).all()) for t in floats)
         self.guaranteed = _claim(net.guaranteed_error) if isinstance(net, ConstructedMLP) else None
+        self.faithful = not isinstance(net, ConstructedMLP) or net.faithful
         self.rounding = _claim(net.rounding_in(self.dtype)) if isinstance(net, ConstructedMLP) else None
         if any(t.device.type != device.type for t in tensors):
             net = copy.deepcopy(net).to(device)

@@ -195,3 +195,30 @@ def test_built_twice_is_the_same_to_the_byte(weights, method, eps):
 
 def test_methods_are_the_contract():
     assert compiler.METHODS == ("auto", "exact", "shallow", "deep", "memorise")
+
+
+@pytest.mark.parametrize("route", ["M", "N"])
+def test_a_deep_guarantee_holds_beyond_64_bits(route):
+    """Q^2 passes 2^63 here: Python integers are needed."""
+    bias, readout = [np.full((1, 1), 0.3)], np.full((1, 1), 0.7)
+    family = Hyperteacher([np.full((1, 1, 1), 1.3)], bias, readout, 1, "continuous", 1.0, (0, 1), [1, 2])
+    net = build(family, 1e-22, "deep", route)
+    for x in np.linspace(0, 1, 7):
+        for z in np.linspace(1, 2, 7):
+            (got,) = trace(net, [F(float(z)), F(float(x))])[-1][1]
+            (wanted,) = family.exact(np.array([x]), np.array([z]))
+            assert abs(got - wanted) <= F(net.guaranteed_error) <= F(1e-22)
+
+
+def test_products_that_would_need_too_many_pieces_or_weights_are_refused():
+    family = Hyperteacher.sample(modules=4, weights="continuous")
+    for eps in (1e-9, 1e-40):
+        with pytest.raises(ValueError, match="larger eps"):
+            build(family, eps, "shallow")
+
+
+def test_a_product_of_functions_of_x_is_named_as_the_reason():
+    x, z = Input("x", box([-1], [1])), Input("z", Tasks(2, 1))
+    square = Bilinear(np.ones((1, 1, 1)), x, x)
+    with pytest.raises(ValueError, match="vary continuously"):
+        build(CircuitFamily(Circuit(x, z, square)), method="exact")

@@ -201,3 +201,13 @@ def test_both_arithmetics_build_the_same_network(method, eps, weights, route, hi
         assert a.upper == pytest.approx(b.upper, rel=1e-9)
         if a.labels is not None:
             assert all(np.array_equal(getattr(a.labels, c), getattr(b.labels, c)) for c in ("gadget", "module", "unit"))
+
+
+@pytest.mark.parametrize("route", ["M", "N", "MN", "rank"])
+@pytest.mark.parametrize("method", ["shallow", "deep"])
+@pytest.mark.parametrize("eps", [0.5, 3.0, 10.0, 1e3])
+def test_closed_form_where_products_need_few_pieces_or_none(route, method, eps):
+    for modules, active in ((1, 1), (4, 3), (8, 1)):
+        family = Hyperteacher.sample(modules, active, 2, (4,), 2, "continuous")
+        net = build(family, eps, method, route)
+        assert net.neurons == net.formula_neurons

@@ -112,3 +112,17 @@ def test_modules_that_no_float_holds():
 def test_units_that_are_identically_zero_cost_nothing():
     net = build(Hyperteacher([np.zeros((3, 2, 4))], None, np.ones((4, 2)), 2))
     assert (net.neurons, net.formula_neurons, net.depth) == (0, 0, 0)
+
+
+def test_memorising_values_beyond_the_integers_of_float64():
+    family = Hyperteacher([np.array([[[1.1e17]], [[1e17]], [[1e17]]])], None, np.ones((1, 1)), 3)
+    net = build(family, method="memorise")
+    for z in ([1, 1, 1], [1, 0, 1], [0, 1, 0]):
+        for x in (-1.0, 0.3, 1.0):
+            assert replay(net, [*map(F, z), F(x)]) == list(family.exact(np.array([x]), np.array(z)))
+
+
+def test_a_fraction_scale_stays_exact():
+    family = Hyperteacher([np.ones((2, 1, 1))], None, [[1.0]], 1, scale=F(1, 3))
+    assert family.exact(np.ones(1), np.array([1, 0])) == [F(1, 3)]
+    assert replay(build(family), [F(1), F(0), F(1)]) == [F(1, 3)]

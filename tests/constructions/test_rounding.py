@@ -209,3 +209,12 @@ def test_centred_ranges_contain_their_ends():
     assert np.all(as_exact(high) - middle <= half) and np.all(middle - as_exact(low) <= half)
     slack = (abs(middle) + half) / 2**45
     assert np.all(half <= (as_exact(high) - as_exact(low)) / 2 + slack)
+
+
+def test_what_may_overflow_has_no_rounding_bound():
+    family = Hyperteacher([np.full((2, 1, 1), 1e30)], None, np.full((1, 1), 1e30), 2)
+    net = build(family)
+    assert np.isfinite(net.rounding_error) and net.rounding_in(torch.float32) == np.inf
+    tiny = Hyperteacher([np.full((2, 1, 1), 1e-42)], None, np.full((1, 1), 1.0), 2)
+    single = build(tiny, dtype=torch.float32)
+    assert single.rounding_error > 1e-46  # such weights are not normal float32 numbers

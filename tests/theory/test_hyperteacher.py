@@ -226,3 +226,27 @@ def test_bad_hyperteachers_are_refused_in_one_line(change, words):
 )
 def test_bad_samples_are_refused_in_one_line(change, words):
     assert_refused(lambda: Hyperteacher.sample(**change), words)
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"active": 1.5}, "active"),
+        ({"modules": [np.ones((2, 3, 4)) + 1j]}, "complex"),
+        ({"modules": [np.full((2, 3, 4), "1.5")]}, "real numbers"),
+        ({"modules": [np.full((2, 3, 4), 2**63 + 1, dtype=np.uint64)]}, "float64"),
+        ({"modules": [np.full((2, 3, 4), 1e300)]}, "2^200"),
+        ({"readout": np.full((4, 2), 1e-300)}, "2^200"),
+        ({"scale": 1e308}, "scale"),
+        ({"scale": "2a"}, "scale"),
+    ],
+)
+def test_numbers_that_no_bound_could_be_computed_with(change, word):
+    arguments = {"modules": [np.ones((2, 3, 4))], "biases": None, "readout": np.ones((4, 2)), "active": 1}
+    assert_refused(lambda: Hyperteacher(**arguments | change), [word])
+
+
+def test_a_task_off_the_grid_has_no_exact_value():
+    family = Hyperteacher.sample(3, 2, 2, (3,), 1)
+    assert_refused(lambda: family.exact(np.zeros(2), np.array([0.5, 0, 0])), ["near no level", "0, 1"])
+    assert_refused(lambda: Hyperteacher.sample(modules=10**12), ["smaller sizes"])

@@ -245,3 +245,13 @@ def test_a_small_memory_budget_is_enough():
     net = build(family, 0.05)
     result = check(family, net, points=1000, memory=20_000)
     assert result.status == "holds" and result.points > 1000
+
+
+def test_a_damage_too_small_to_be_seen_leaves_the_claim_unproved():
+    family = Hyperteacher.sample(4, 2, 2, (2,), 1, "continuous")
+    net = build(family, 0.5, "shallow")
+    assert check(family, net).status == "holds" and net.faithful
+    net.linear[0].bias[0] *= 1 + 1e-9
+    found = check(family, net)
+    assert not net.faithful and found.status == "unknown" and "not those of the construction" in found.reason
+    assert build(family, 0.5, "shallow", dtype=torch.float64).to(torch.float32).faithful

@@ -17,7 +17,8 @@ import torch
 
 from constructions import METHODS
 from theory import Hyperteacher
-from verify.cli import checking, cli, documents, main, rows
+from verify.cli import checking, documents, main, rows
+from verify.cli.group import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 KOFM = [sys.executable, "-c", "import sys; from verify.cli import main; sys.exit(main())"]
@@ -309,7 +310,7 @@ def test_ctrl_c_keeps_the_rows(tmp_path, capfd, monkeypatch):
     arguments = ["check", *TINY, "--modules", "2,3", "--weights", "khot", "--json", str(path)]
     assert main(arguments) == 130
     out, err = capfd.readouterr()
-    assert "1 of 1 rows" in out and err.splitlines()[-1] == "kofm: interrupted"
+    assert "stopped: 1 of 2 rows hold" in out and err.splitlines()[-1] == "kofm: interrupted"
     assert len(stored(path)["rows"]) == 1 and stored(path)["complete"] is False
 
 
@@ -336,7 +337,7 @@ def test_a_run_that_is_stopped_leaves_whole_rows(number, tmp_path):
     assert "Traceback" not in err
     if number == signal.SIGINT:
         assert process.returncode == 130
-        assert f"of {len(document['rows'])} rows" in out
+        assert f"stopped: {len(document['rows'])} of 398 rows hold" in out
     else:
         assert process.returncode == -signal.SIGKILL
 

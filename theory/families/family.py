@@ -113,7 +113,7 @@ def finite_number(name: str, value: Any) -> Any:
     """A finite number within the same limits; Fractions stay Fractions. Raises ValueError, one line."""
     try:
         number = value if isinstance(value, Fraction) else float(value)
-    except (TypeError, OverflowError) as reason:
+    except (TypeError, ValueError, OverflowError) as reason:
         raise ValueError(f"{name}: {value!r} is not a number") from reason
     if not math.isfinite(number):
         raise ValueError(f"{name}: {value} is not a finite number")

@@ -200,6 +200,7 @@ def _levels(weights: str, levels: Sequence[Any] | None) -> tuple[Fraction, ...]:
         raise ValueError("levels: khot weights have the single level 1; use weights='discrete' for others")
     if weights == "continuous" and len(exact) != 2:
         raise ValueError(f"levels: continuous weights need (lo, hi), got {len(exact)} values")
+    finite_array("levels", np.array(exact, dtype=object), 1)
     Tasks(1, 1, levels=exact)  # refuses levels that do not increase, or are not above 0
     return exact
 

@@ -195,39 +195,39 @@ def check(context: click.Context, **given: Any) -> int:
     try:
         for row in run(asked, cases):
             rows.append(row)
-            _store(asked, given, rows, complete=len(rows) == len(cases))
+            _store(asked, given, rows, len(cases))
     except BaseException:
         if rows:
-            _show(asked, given, rows, complete=False)
+            _show(asked, given, rows, len(cases))
         raise
-    _show(asked, given, rows, complete=True)
+    _show(asked, given, rows, len(cases))
     return EXIT_CODES[verdict(rows)]
 
 
-def _document(asked: Options, given: dict[str, Any], rows: list[Row], complete: bool) -> dict[str, Any]:
+def _document(asked: Options, given: dict[str, Any], rows: list[Row], total: int) -> dict[str, Any]:
     return {
         "command": "kofm check",
         "version": documents.version(),
         "seed": asked.seed,
         "options": {key: value for key, value in given.items() if key not in ("json_path", "quiet")},
-        "complete": complete,
-        "status": verdict(rows),
+        "complete": len(rows) == total,
+        "status": verdict(rows) if len(rows) == total or verdict(rows) == "violated" else "unknown",
         "rows": rows,
         "fits": fits(rows),
     }
 
 
-def _store(asked: Options, given: dict[str, Any], rows: list[Row], complete: bool) -> None:
+def _store(asked: Options, given: dict[str, Any], rows: list[Row], total: int) -> None:
     if asked.json_path not in (None, documents.STDOUT):
-        documents.write(str(asked.json_path), _document(asked, given, rows, complete))
+        documents.write(str(asked.json_path), _document(asked, given, rows, total))
 
 
-def _show(asked: Options, given: dict[str, Any], rows: list[Row], complete: bool) -> None:
-    document = _document(asked, given, rows, complete)
+def _show(asked: Options, given: dict[str, Any], rows: list[Row], total: int) -> None:
+    document = _document(asked, given, rows, total)
     if asked.json_path == documents.STDOUT:
         text = documents.dumps(document).rstrip("\n")
     elif asked.quiet:
-        text = tables.summary(rows, document["status"])
+        text = tables.summary(rows, document["status"], total)
     else:
-        text = tables.report(rows, document["fits"], document["status"])
+        text = tables.report(rows, document["fits"], document["status"], total)
     click.echo(text)

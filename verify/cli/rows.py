@@ -62,6 +62,9 @@ def measure(case: Case, dtype: torch.dtype, points: int, seed: int, device: str)
     net = build(family, None if exact else case.eps, case.method, case.route, dtype)
     built = time.perf_counter() - started
     found = check(family, net, eps=case.eps, points=points, seed=seed, device=device)
+    status, reason = found.status, found.reason
+    if net.formula_neurons not in (None, net.neurons):
+        status, reason = "violated", f"{net.neurons:,} neurons, but the closed form says {net.formula_neurons:,}"
     return {
         "family": family.name,
         "modules": family.modules,
@@ -88,8 +91,8 @@ def measure(case: Case, dtype: torch.dtype, points: int, seed: int, device: str)
         "measured_exact": found.measured_exact,
         "bound": found.bound,
         "memorise_neurons": memorise_neurons(family),
-        "status": found.status,
-        "reason": found.reason,
+        "status": status,
+        "reason": reason,
         "points": found.points,
         "supports": found.supports,
         "witness": _witness(found.witness),

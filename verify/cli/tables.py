@@ -87,17 +87,19 @@ def _r2(value: float) -> str:
     return "1" if value > 1 - 1e-12 else f"{min(value, 0.999999):.6g}"
 
 
-def summary(rows: Sequence[Row], state: str) -> str:
-    """The verdict in one line, naming the rows that do not hold."""
+def summary(rows: Sequence[Row], state: str, asked: int) -> str:
+    """The verdict in one line, naming the rows that do not hold, or saying how many were not reached."""
     failing = [row for row in rows if row["status"] != "holds"]
+    if not failing and len(rows) < asked:
+        return f"stopped: {len(rows)} of {asked} rows hold, the others were not reached"
     if not failing:
-        return f"{state}: {len(rows)} of {len(rows)} rows" if rows else f"{state}: no row"
+        return f"{state}: {len(rows)} of {asked} rows"
     named = ", ".join(f"{r['weights']} {r['method']} M = {r['modules']}" for r in failing[:3])
     more = ", .." if len(failing) > 3 else ""
     return f"{state}: {len(failing)} of {len(rows)} rows do not hold ({named}{more})"
 
 
-def report(rows: Sequence[Row], fits: Sequence[Fit], state: str) -> str:
+def report(rows: Sequence[Row], fits: Sequence[Fit], state: str, asked: int) -> str:
     """Everything that `kofm check` shows: table, fits, reasons, verdict."""
     parts: list[Any] = [check_table(rows)]
     if fits:
@@ -106,4 +108,4 @@ def report(rows: Sequence[Row], fits: Sequence[Fit], state: str) -> str:
     for row in rows:
         if row["status"] != "holds":
             parts.append(f"{row['weights']} {row['method']} M = {row['modules']} is {row['status']}: {row['reason']}")
-    return "\n\n".join([*parts, summary(rows, state)])
+    return "\n\n".join([*parts, summary(rows, state, asked)])
