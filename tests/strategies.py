@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -33,6 +34,8 @@ from theory.domains import KHOT, Domain, OneHot, Tasks
 from theory.families import Family, Hyperteacher, Words
 
 F = Fraction
+#: Copies of the paper's own teachers (see data/README.md).
+DATA = Path(__file__).parent / "data" / "teachers"
 #: Grids and intervals of module weights; None is the default of the family.
 GRIDS = (None, (F(1, 2), F(1)), (F(1, 3), F(2, 5)), (F(1, 3), F(2, 5), F(9, 10)), (F(1),), (F(1, 4), F(3)))
 INTERVALS = (None, (F(1, 2), F(1)), (F(1, 3), F(2, 5)), (F(1, 8), F(3)))

@@ -2,7 +2,6 @@
 
 from itertools import pairwise
 from math import log
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,11 +11,10 @@ from hypothesis import strategies as st
 from constructions import build, memorise_neurons, planning
 from constructions.compiler import compile_plan
 from constructions.planning import make_plan
-from strategies import TABLE, F, hyperteachers, teacher, words
+from strategies import DATA, TABLE, F, hyperteachers, teacher, words
 from theory import Hyperteacher, Words
 from theory.bounds import BOUNDS
 
-TEACHERS = Path(__file__).parent.parent / "data" / "teachers"
 EXACT_CASES = [c for c in TABLE if getattr(c.family, "weights", "khot") != "continuous"]
 modest = settings(max_examples=20, deadline=None, derandomize=True)
 exact_routes = st.sampled_from(["auto", "M", "MN", "rank"])
@@ -63,7 +61,7 @@ def test_table(case):
 
 @pytest.mark.parametrize(("name", "neurons"), [("small-khot", 48), ("deep-khot", 168), ("paper-discrete", 1648)])
 def test_teacher_files(name, neurons):
-    net = build(Hyperteacher.load(TEACHERS / f"{name}.npz"))
+    net = build(Hyperteacher.load(DATA / f"{name}.npz"))
     assert_formula(net, known=True)
     assert net.neurons == neurons
 

@@ -1,15 +1,13 @@
 """The paper's own teachers: constructed networks reproduce the outputs that its code stored."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 
 from constructions import build
+from strategies import DATA
 from theory import Hyperteacher
 
-DATA = Path(__file__).parent.parent / "data" / "teachers"
 #: The stored outputs were computed in float32; a float64 evaluation of the target differs by less than this.
 STORED = 2e-6
 

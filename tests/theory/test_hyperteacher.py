@@ -2,21 +2,19 @@
 
 import math
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from refusals import assert_refused
-from strategies import arrays
+from strategies import DATA, arrays
 from theory.arithmetic import as_exact
 from theory.domains import Tasks
 from theory.families import Hyperteacher
 from theory.families.hyperteacher import DISCRETE
 
 F = Fraction
-DATA = Path(__file__).parent.parent / "data" / "teachers"
 TEACHERS = {
     "paper-discrete": ((16, 16, 16), 16, 3, "discrete"),
     "small-khot": ((4, 4, 4), 10, 3, "khot"),

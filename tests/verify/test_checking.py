@@ -1,7 +1,6 @@
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from constructions import build
 from theory import Hyperteacher, Words
 from verify import check
 
-TEACHERS = Path(__file__).parents[1] / "data" / "teachers"
 QUICK = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -39,7 +37,7 @@ def claimed(result):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", ["paper-discrete", "small-khot", "deep-khot"])
 def test_stored_teachers_are_exact(name, dtype):
-    family = Hyperteacher.load(TEACHERS / f"{name}.npz")
+    family = Hyperteacher.load(strategies.DATA / f"{name}.npz")
     result = check(family, build(family, dtype=dtype), points=2000)
     assert result.status == "holds", result
     assert result.guaranteed == 0 and result.bound == 0
@@ -50,7 +48,7 @@ def test_stored_teachers_are_exact(name, dtype):
 
 @pytest.mark.parametrize("method", ["shallow", "deep"])
 def test_stored_continuous_teacher(method):
-    family = Hyperteacher.load(TEACHERS / "small-continuous.npz")
+    family = Hyperteacher.load(strategies.DATA / "small-continuous.npz")
     result = check(family, build(family, eps=1e-2, method=method), eps=1e-2, points=2000)
     assert result.status == "holds" and result.bound == 1e-2, result
     assert 0.3e-2 < result.measured <= claimed(result)
