@@ -23,7 +23,7 @@ UPDATES = 40
 BISECTIONS = 24
 
 #: float64 counts pieces exactly up to here.
-MOST_PIECES = 2.0**52
+MOST_PIECES = 2.0**50
 
 
 def allocate(
@@ -51,13 +51,12 @@ def allocate(
         pieces = pieces * np.sqrt(level)[group, 0]
         multiplier *= np.maximum(now / level, 1e-6)
     pieces = np.maximum(pieces, 1.0)
+    if pieces.max(initial=0.0) > MOST_PIECES:
+        raise ValueError(f"eps: a product would need {pieces.max():.2g} pieces; use a larger eps or smaller weights")
 
     low, high = np.zeros(groups), np.full(groups, 2.0)  # 2 n is feasible: rounding up never adds error
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
         fits = load(round_up(np.maximum(pieces * middle[group], 1.0))).max(axis=1, initial=0.0) <= 1
         low, high = np.where(fits, low, middle), np.where(fits, middle, high)
-    built = round_up(np.maximum(pieces * high[group], 1.0))
-    if built.max(initial=0.0) > MOST_PIECES:
-        raise ValueError(f"eps: a product would need {built.max():.2g} pieces; use a larger eps or smaller weights")
-    return built.astype(int)
+    return round_up(np.maximum(pieces * high[group], 1.0)).astype(int)

@@ -48,10 +48,24 @@ def _hyperteacher(family: Hyperteacher, plan: Plan) -> tuple[str, int | None]:
     units = [n for n in plan.circuit.nodes if isinstance(n, ReLU)]
     if any(_passed(plan, unit) for unit in units) or (len(gates) > 1 and any(g.steps is not None for g in gates)):
         return "counted; no closed form for units of known sign or for several deep layers", None
+    if len(gates) > 1 and not _all_read(family, plan, gates):
+        return "counted; no closed form where a later layer does not gate every module that it reads", None
     gadgets = sum(g.gadget_neurons for g in gates)
     bent = sum(_bent(plan, unit) for unit in units)
     carried = _carriers(family, plan, gates)
     return f"{_gadget_text(gates)} + carriers + units = {gadgets} + {carried} + {bent}", gadgets + carried + bent
+
+
+def _all_read(family: Hyperteacher, plan: Plan, gates: list[Gates]) -> bool:
+    """Whether each layer has gadgets and, from the second on, gates all modules that its remainder reads.
+
+    Then those are carried raw for the gates anyway; otherwise the cheapest way depends on all layers together.
+    """
+    for layer, gate in enumerate(gates):
+        rest = (_remainder(family, plan, gate, layer)[: family.modules] != 0).any(axis=1)
+        if gate.gadget_neurons == 0 or (layer > 0 and (rest & ~_modules_read(gate)).any()):
+            return False
+    return True
 
 
 def _gadget_text(gates: list[Gates]) -> str:
