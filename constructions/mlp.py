@@ -182,9 +182,11 @@ class ConstructedMLP(nn.Module):
                 "use forward(x, z), whose layers are sparse"
             )
         modules: list[nn.Module] = []
-        for layer in self.layers:
-            weight = torch.as_tensor(layer.weight.csr().T.toarray(), dtype=self.dtype)
-            modules += [_dense(weight, torch.as_tensor(as_float(layer.bias), dtype=self.dtype)), nn.ReLU()]
+        for linear in self.linear:  # what is stored, not what was constructed: weights may have been changed
+            weight, bias = (torch.as_tensor(getattr(linear, name)).detach() for name in ("weight", "bias"))
+            weight = weight.to_dense() if weight.layout == torch.sparse_csr else weight
+            weight = weight.clone(memory_format=torch.contiguous_format)  # one layout, so one order of summation
+            modules += [_dense(weight, bias.clone()), nn.ReLU()]
         return nn.Sequential(*modules[:-1])
 
     def __repr__(self) -> str:

@@ -190,3 +190,12 @@ def test_large_networks_are_sparse_and_built_in_float64():
     assert net.neurons == net.formula_neurons == 900 * 8 + 8 + 8
     x, z = tensors(*points(family, 50))
     assert (net(x, z) - family(x, z)).abs().max() <= net.rounding_error + 1e-12
+
+
+def test_sequential_is_what_is_stored_and_not_what_was_constructed():
+    family = Hyperteacher.sample(4, 2, 3, (4,), 2)
+    net = build(family)
+    row = torch.ones(1, 7, dtype=torch.float64)
+    before = net.as_sequential()(row)
+    net.linear[-1].bias[0] += 1
+    assert torch.allclose(net.as_sequential()(row) - before, torch.tensor([[1.0, 0.0]], dtype=torch.float64))
