@@ -184,8 +184,7 @@ class ConstructedMLP(nn.Module):
         modules: list[nn.Module] = []
         for linear in self.linear:  # what is stored, not what was constructed: weights may have been changed
             weight, bias = (torch.as_tensor(getattr(linear, name)).detach() for name in ("weight", "bias"))
-            weight = weight.to_dense() if weight.layout == torch.sparse_csr else weight
-            weight = weight.clone(memory_format=torch.contiguous_format)  # one layout, so one order of summation
+            weight = weight.to_dense() if weight.layout == torch.sparse_csr else weight.clone()
             modules += [_dense(weight, bias.clone()), nn.ReLU()]
         return nn.Sequential(*modules[:-1])
 
@@ -217,7 +216,9 @@ def _linear(layer: Layer, dtype: torch.dtype) -> nn.Module:
     bias = torch.as_tensor(as_float(layer.bias), dtype=dtype)
     matrix = layer.weight.csr().T
     if weights <= DENSE_WEIGHTS or layer.weight.nnz >= DENSE_SHARE * weights:
-        return _dense(torch.as_tensor(matrix.toarray(), dtype=dtype), bias)
+        return _dense(
+            torch.tensor(matrix.toarray(order="C"), dtype=dtype), bias
+        )  # a copy in torch's own, aligned memory
     rows = matrix.tocsr()
     parts = (torch.as_tensor(rows.indptr), torch.as_tensor(rows.indices), torch.as_tensor(rows.data, dtype=dtype))
     with without_beta_warning():
