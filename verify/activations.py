@@ -13,7 +13,7 @@ from verify.networks import stack_of, weights_of
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """One linear layer: ``pre`` (batch, width) its values, ``post`` those after the ReLU (the same where none follows)."""
+    """One linear layer: its values ``pre`` (batch, width), and ``post``, after the ReLU where one follows."""
 
     pre: torch.Tensor
     post: torch.Tensor

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from typing import Protocol
 
 import numpy as np
 
@@ -64,20 +65,33 @@ def _inner(values: Array, kind: type, up: bool) -> Array:
     return np.where(wrong, np.nextafter(near, towards), near).astype(np.float64)
 
 
+class Pool(Protocol):
+    """Some of the supports of a family: a split's training or held-out ones."""
+
+    def sample(self, n: int, generator: np.random.Generator) -> Array:
+        """n of them, (n, width), each row the modules of a support, padded with -1."""
+
+
 class Draws:
     """Blocks of points (x, z, task number): x (tasks, samples, inputs), z (tasks, width of z), float64.
 
-    Deterministic from the generator, the number of points and the rows of a block.
+    With a pool the tasks lie on its supports only. Deterministic from the generator, the number of points and the rows
+    of a block.
     """
 
-    def __init__(self, family: Family, network: Network, points: int, generator: np.random.Generator) -> None:
+    def __init__(
+        self, family: Family, network: Network, points: int, generator: np.random.Generator, pool: Pool | None = None
+    ) -> None:
+        if pool is not None and not isinstance(family.z_domain, Tasks):
+            raise ValueError(f"pool: the tasks of {family.name} have no supports; leave it out")
+        self.pool = pool
         self.family, self.generator = family, generator
         self.kind: type = np.float32 if network.dtype.itemsize == 4 else np.float64
         self.hinges = Hinges.of(network)
         self.near_hinges = points // HINGE_SHARE if self.hinges is not None else 0
         self.drawn = points - self.near_hinges
         self.count = _count(family.z_domain)
-        self.few = self.count is not None and self.count <= self.drawn
+        self.few = pool is None and self.count is not None and self.count <= self.drawn
         self.samples = SAMPLES
         if self.few and self.count is not None:
             self.samples = max(1, min(SAMPLES, self.drawn // self.count))
@@ -102,7 +116,12 @@ class Draws:
     def _tasks(self, n: int) -> Array:
         domain, generator = self.family.z_domain, self.generator
         extreme = generator.random(n) < 0.3
-        if not self.few:
+        if self.pool is not None:
+            assert isinstance(domain, Tasks)
+            supports = self.pool.sample(n, generator)
+            ends = domain.weights(supports, generator, extreme=True)
+            z = np.where(extreme[:, None], ends, domain.weights(supports, generator))
+        elif not self.few:
             z = np.where(extreme[:, None], domain.corners(n, generator), domain.sample(n, generator))
         else:
             assert self.count is not None

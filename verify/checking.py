@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from theory.families.family import Family
+from verify.candidates import Pool
 from verify.error_search import search
 from verify.networks import Network, choose_device
 from verify.replay import Replayed, replay
@@ -93,11 +94,13 @@ def check(
     seed: int = 0,
     device: str = "auto",
     memory: int = MEMORY,
+    tasks: Pool | None = None,
 ) -> CheckResult:
     """Try to break a network's bound, and say whether it holds.
 
     net: a ConstructedMLP, a module that takes (x, z), or an nn.Sequential on the row [z, x]; only the first has a bound
     of its own. points: how many are drawn (the climb from the worst comes on top). memory: bytes for a chunk.
+    tasks: look only at tasks with these supports (a split's ``train`` or ``held_out``); the verdict is about them.
     Deterministic from the seed. Raises ValueError, one line, for eps <= 0, points < 1, shapes that do not fit, a
     device that is not there.
     """
@@ -110,7 +113,7 @@ def check(
         raise ValueError(f"seed: {seed} must be an integer of at least 0")
     begun = time.perf_counter()
     network = Network(net, family, choose_device(device))
-    found = search(family, network, int(points), int(seed), int(memory))
+    found = search(family, network, int(points), int(seed), int(memory), tasks)
     replays = replay(family, network, found.x, found.z)
     worst = replays[0]
     doubt = next((r.doubt for r in replays if r.doubt), None)

@@ -15,7 +15,7 @@ import torch
 
 from theory.arithmetic import Array
 from theory.families.family import Family
-from verify.candidates import Draws, free_range, settle
+from verify.candidates import Draws, Pool, free_range, settle
 from verify.networks import Network, Runner
 
 #: Rows of one chunk, at most.
@@ -41,31 +41,32 @@ class Found:
     supports: int
 
 
-def search(family: Family, network: Network, points: int, seed: int, memory: int) -> Found:
+def search(family: Family, network: Network, points: int, seed: int, memory: int, pool: Pool | None = None) -> Found:
     """Look for the largest |network - target| among ``points`` points, then climb from the worst of them.
 
+    With a pool only on tasks with its supports.
     Deterministic from the seed (on one machine, with the same number of threads and the same memory).
     """
     generator = np.random.default_rng(np.random.SeedSequence(seed))
-    draws = Draws(family, network, points, generator)
+    draws = Draws(family, network, points, generator, pool)
     starts = _limit(min(max(points // CLIMB_SHARE, CLIMB_LEAST), CLIMB_MOST), memory // (4 * network.row_bytes))
     rows = _limit(CHUNK, memory // network.row_bytes)
-    pool, drawn, supports = _draw(family, network, draws, starts, rows, memory)
-    climbed, evaluated = _climb(family, network, pool, draws.kind, generator, memory)
-    x, z, error = (np.concatenate([a, b]) for a, b in zip(climbed, pool, strict=True))
+    worst, drawn, supports = _draw(family, network, draws, starts, rows, memory)
+    climbed, evaluated = _climb(family, network, worst, draws.kind, generator, memory)
+    x, z, error = (np.concatenate([a, b]) for a, b in zip(climbed, worst, strict=True))
     order = np.argsort(-error, kind="stable")
     return Found(x[order], z[order], error[order], drawn + evaluated, supports)
 
 
-Pool = tuple[Array, Array, Array]  # x (n, inputs), z (n, width), error (n,)
+Points = tuple[Array, Array, Array]  # x (n, inputs), z (n, width), error (n,)
 
 
-def _draw(family: Family, network: Network, draws: Draws, keep: int, rows: int, memory: int) -> tuple[Pool, int, int]:
+def _draw(family: Family, network: Network, draws: Draws, keep: int, rows: int, memory: int) -> tuple[Points, int, int]:
     """The ``keep`` worst of all points drawn, how many points these were, and on how many supports."""
     run = network.runner(rows, memory)
     width = network.split
     values = torch.empty(rows, network.shape[0], dtype=network.dtype, device=network.device)
-    pool: Pool = (np.zeros((0, family.inputs)), np.zeros((0, width)), np.zeros(0))
+    found: Points = (np.zeros((0, family.inputs)), np.zeros((0, width)), np.zeros(0))
     count, seen = 0, set[bytes]()
     for x, z in draws.blocks(rows):
         tasks, samples = x.shape[:2]
@@ -79,11 +80,11 @@ def _draw(family: Family, network: Network, draws: Draws, keep: int, rows: int, 
         error = _errors(run(batch), target)[0].cpu().numpy()
         worst = np.argsort(-error, kind="stable")[:keep]
         block = (x.reshape(tasks * samples, -1)[worst], z[worst // samples], error[worst])
-        merged = [np.concatenate(pair) for pair in zip(pool, block, strict=True)]
+        merged = [np.concatenate(pair) for pair in zip(found, block, strict=True)]
         order = np.argsort(-merged[2], kind="stable")[:keep]
-        pool = (merged[0][order], merged[1][order], merged[2][order])
+        found = (merged[0][order], merged[1][order], merged[2][order])
         count += tasks * samples
-    return pool, count, len(seen)
+    return found, count, len(seen)
 
 
 def _errors(values: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -94,10 +95,10 @@ def _errors(values: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, t
 
 
 def _climb(
-    family: Family, network: Network, pool: Pool, kind: type, generator: np.random.Generator, memory: int
-) -> tuple[Pool, int]:
-    """Projected ascent from every point of the pool; returns the best point of each climb and the evaluations."""
-    x, z, _ = pool
+    family: Family, network: Network, found: Points, kind: type, generator: np.random.Generator, memory: int
+) -> tuple[Points, int]:
+    """Projected ascent from every point found; returns the best point of each climb and the evaluations."""
+    x, z, _ = found
     width, n = z.shape[1], len(x)
     low, high = (
         np.concatenate(pair, axis=1)
