@@ -1,0 +1,161 @@
+"""Results on disk: one row a run in an SQLite table, keyed by the run's configuration, and its network beside it.
+
+A folder holds ``runs.sqlite`` and ``networks/KEY.safetensors``. A row is written when its run has ended, in one
+transaction, so that a kill loses at most what was in flight, and several processes may write to one folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import nn
+
+Row = dict[str, Any]
+
+_TABLE = """
+CREATE TABLE IF NOT EXISTS runs (
+    key TEXT PRIMARY KEY, kind TEXT NOT NULL, config TEXT NOT NULL, row TEXT NOT NULL,
+    written TEXT DEFAULT CURRENT_TIMESTAMP
+)
+"""
+
+
+def key_of(config: Row) -> str:
+    """A digest of a configuration (JSON types): the same for the same settings in any order."""
+    text = json.dumps(config, sort_keys=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+class Store:
+    """A folder of results. Raises ValueError, one line, where it cannot be read or written."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ValueError(f"results: {self.folder} is no folder; name one that is, or is not there yet")
+        try:
+            for part in (self.folder, self.networks, self.checkpoints):
+                part.mkdir(parents=True, exist_ok=True)
+            probe = self.folder / f".{os.getpid()}.tmp"
+            probe.touch()
+            probe.unlink()
+        except OSError as reason:
+            raise ValueError(f"results: {self.folder} cannot be written ({reason.strerror}); name another") from reason
+        with self._connection() as connection:
+            connection.execute(_TABLE)
+
+    @property
+    def networks(self) -> Path:
+        """Where networks lie."""
+        return self.folder / "networks"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where unfinished training lies."""
+        return self.folder / "checkpoints"
+
+    def get(self, config: Row) -> Row | None:
+        """The row of a finished run, or None."""
+        with self._connection() as connection:
+            found = connection.execute("SELECT row FROM runs WHERE key = ?", (key_of(config),)).fetchone()
+        return None if found is None else json.loads(found[0])
+
+    def put(self, kind: str, config: Row, row: Row) -> None:
+        """Store the row of a run; one that was there is replaced. Raises ValueError for NaN and infinity."""
+        values = (key_of(config), kind, json.dumps(config, sort_keys=True), json.dumps(row, allow_nan=False))
+        with self._connection() as connection:
+            connection.execute("INSERT OR REPLACE INTO runs (key, kind, config, row) VALUES (?, ?, ?, ?)", values)
+
+    def rows(self, kind: str | None = None) -> list[tuple[Row, Row]]:
+        """(configuration, row) of all finished runs, of one kind or all, in the order of their keys."""
+        with self._connection() as connection:
+            found = connection.execute(
+                "SELECT config, row FROM runs WHERE kind = ? OR ? IS NULL ORDER BY key", (kind, kind)
+            ).fetchall()
+        return [(json.loads(config), json.loads(row)) for config, row in found]
+
+    def put_network(self, config: Row, network: nn.Sequential) -> None:
+        """Store a network of Linear and ReLU: weight_i (fan_out, fan_in), bias_i (fan_out,)."""
+        path = self._network(config)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            temporary.write_bytes(save(tensors_of(network)))
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def get_network(self, config: Row) -> nn.Sequential | None:
+        """The network stored for a configuration, or None where there is none, or a damaged one."""
+        path = self._network(config)
+        try:
+            return network_of(load_file(path)) if path.is_file() else None
+        except (SafetensorError, ValueError, KeyError):
+            return None  # it is trained again
+
+    def _network(self, config: Row) -> Path:
+        return self.networks / f"{key_of(config)}.safetensors"
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        path = self.folder / "runs.sqlite"
+        try:
+            with closing(sqlite3.connect(path, timeout=30)) as connection, connection:
+                yield connection
+        except sqlite3.DatabaseError as reason:
+            raise ValueError(
+                f"results: {path} is not usable ({reason}); move it away, or name another folder"
+            ) from reason
+
+
+def tensors_of(network: nn.Sequential) -> dict[str, torch.Tensor]:
+    """weight_i (fan_out, fan_in) and bias_i (fan_out,) of the linear layers, in order."""
+    linears = [module for module in network if isinstance(module, nn.Linear)]
+    weights = {f"weight_{i}": linear.weight.detach().contiguous() for i, linear in enumerate(linears)}
+    return weights | {f"bias_{i}": linear.bias.detach().contiguous() for i, linear in enumerate(linears)}
+
+
+def network_of(tensors: dict[str, torch.Tensor]) -> nn.Sequential:
+    """The network of Linear and ReLU with these weights and biases. Raises ValueError, one line, where they do not fit.
+
+    Other keys than weight_i, bias_i (i = 0, 1, ..) are not looked at.
+    """
+    layers = 0
+    while f"weight_{layers}" in tensors:
+        layers += 1
+    if not layers:
+        raise ValueError("weight_0: not there; need weight_i (fan_out, fan_in), bias_i (fan_out,) for i = 0, 1, ..")
+    beyond = sorted(
+        key for key in tensors if key.startswith("weight_") and key[7:].isdigit() and int(key[7:]) >= layers
+    )
+    if beyond:
+        raise ValueError(f"weight_{layers}: not there, though {beyond[0]} is; number the layers 0, 1, ..")
+    modules: list[nn.Module] = []
+    width: int | None = None
+    for i in range(layers):
+        weight = tensors[f"weight_{i}"]
+        if f"bias_{i}" not in tensors:
+            raise ValueError(f"bias_{i}: not there; need bias_i (fan_out,) beside weight_{i}")
+        bias = tensors[f"bias_{i}"]
+        if weight.dim() != 2 or 0 in weight.shape or (width is not None and weight.shape[1] != width):
+            wanted = "(fan_out, fan_in)" if width is None else f"(fan_out, {width})"
+            raise ValueError(f"weight_{i}: shape {tuple(weight.shape)}, need {wanted}")
+        if bias.shape != weight.shape[:1]:
+            raise ValueError(f"bias_{i}: shape {tuple(bias.shape)}, need ({weight.shape[0]},)")
+        for name, tensor in ((f"weight_{i}", weight), (f"bias_{i}", bias)):
+            if not tensor.is_floating_point() or not bool(torch.isfinite(tensor).all()):
+                raise ValueError(f"{name}: holds NaN, infinite or whole numbers; need finite floats")
+        linear = nn.Linear(weight.shape[1], weight.shape[0], device="meta")
+        linear.weight, linear.bias = nn.Parameter(weight.clone()), nn.Parameter(bias.to(weight.dtype, copy=True))
+        modules += [linear, nn.ReLU()]
+        width = weight.shape[0]
+    return nn.Sequential(*modules[:-1])
