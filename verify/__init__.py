@@ -1,19 +1,21 @@
-"""Evidence about networks: the error search, its replay, and the verdict. Imports theory and constructions."""
+"""Evidence about networks: error search and replay, training, comparison. Imports theory and constructions."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from verify.checking import CheckResult, check
+    from verify.training import train
 
-__all__ = ["CheckResult", "check"]
+__all__ = ["CheckResult", "check", "train"]
+
+_HOMES = {"CheckResult": "verify.checking", "check": "verify.checking", "train": "verify.training"}
 
 
 def __getattr__(name: str) -> Any:
     # torch takes seconds to import; the command line must be able to answer Ctrl-C before that.
-    if name in __all__:
-        from verify import checking
-
-        return getattr(checking, name)
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'verify' has no attribute {name!r}")

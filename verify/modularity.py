@@ -53,7 +53,7 @@ class LayerModularity:
     @property
     def mean(self) -> float | None:
         """The layer's score, in [0, 1]; None where no neuron has an effect."""
-        return float(self.weight @ self.score) if self.weight.any() else None
+        return min(1.0, float(self.weight @ self.score)) if self.weight.any() else None
 
     @property
     def dead(self) -> int:

@@ -90,13 +90,12 @@ def fit(
     if features.shape[1] != features_held_out.shape[1] or labels.shape[1] != labels_held_out.shape[1]:
         raise ValueError("features, labels: training and held-out tasks have different widths")
     order = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,))).permutation(len(labels))
-    both = np.concatenate([labels, labels[order]], axis=1)  # one decomposition serves the labels and the shuffled ones
-    predicted, penalty = (
-        _paper(features, both, features_held_out) if paper else _ridge(features, both, features_held_out)
-    )
-    q = labels.shape[1]
-    (r2, mean, constant), (shuffled, _, _) = (_r2(p, labels_held_out) for p in (predicted[:, :q], predicted[:, q:]))
-    return Fit(r2, mean, shuffled, constant, penalty, len(labels), len(labels_held_out), features.shape[1])
+    solve = _paper if paper else _ridge
+    predicted, penalty = solve(features, labels, features_held_out)
+    shuffled, _ = solve(features, labels[order], features_held_out)  # with a penalty of its own
+    r2, mean, constant = _r2(predicted, labels_held_out)
+    noise, _, _ = _r2(shuffled, labels_held_out)
+    return Fit(r2, mean, noise, constant, penalty, len(labels), len(labels_held_out), features.shape[1])
 
 
 def decodability(

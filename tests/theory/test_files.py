@@ -195,3 +195,14 @@ def test_fractions_are_saved_where_floats_hold_them(tmp_path, suffix):
 
 def test_saving_elsewhere_is_refused(tmp_path):
     assert_refused(lambda: Hyperteacher.sample(modules=3).save(tmp_path / "f.pt"), [".pt", ".npz or .safetensors"])
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_the_layout_in_memory_does_not_matter(tmp_path, suffix):
+    """safetensors writes the memory as it lies: transposed arrays were stored as other numbers."""
+    generator = np.random.default_rng(0)
+    modules, readout = generator.standard_normal((4, 3, 2)).transpose(2, 1, 0), np.asfortranarray(np.eye(4, 3))
+    family = Hyperteacher([modules], None, readout, 1)
+    family.save(tmp_path / f"t{suffix}")
+    found = Hyperteacher.load(tmp_path / f"t{suffix}")
+    assert np.array_equal(found.layers[0], modules) and np.array_equal(found.readout, readout)

@@ -55,7 +55,8 @@ def write_teacher(path: Path, teacher: Hyperteacher) -> None:
     for name, values in (arrays | {"scale": np.asarray(teacher.scale)}).items():
         if not representable(values):
             raise ValueError(f"{path}: {name} holds Fractions that float64 cannot; files store float64 numbers")
-    arrays = {name: as_float(values) for name, values in arrays.items()}
+    # In C order: safetensors writes the memory as it lies, whatever the strides.
+    arrays = {name: np.ascontiguousarray(as_float(values)) for name, values in arrays.items()}
     scalars = {"active": str(teacher.active), "scale": repr(float(teacher.scale)), "weights": teacher.weights}
     levels = [str(v) for v in teacher.levels]
     if path.suffix == ".npz":
