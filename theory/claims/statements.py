@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from theory.claims import counts, gates, products
+from theory.claims import counts, gates, learning, products
 from theory.claims.record import Claim, Step
 
 
@@ -282,6 +282,27 @@ _CLAIMS = (
         bounds=("pieces", "one-layer"),
     ),
     Claim(
+        key="C9",
+        title="Being right on tasks makes them decodable",
+        statement=(
+            "If a network is right with probability 1 - delta over (z, encoding, x), a decoder recovers z from the "
+            "encoding with probability 1 - sqrt(delta) (the paper, as paraphrased: false without separation). "
+            "Sharper: with Delta = min over z != z' of P_x(f_z != f_z') the nearest-task decoder fails with "
+            "probability at most 2 delta/Delta; for regression at most 4 MSE/D^2, MSE summed over outputs, D the "
+            "smallest L2 distance of two tasks."
+        ),
+        source="paper, Theorem 4.1; kofm, the separation and the sharper form",
+        assumptions=("finitely many tasks (for continuous z both Delta and D are 0)", "x from one distribution"),
+        fixed="Delta or D",
+        steps=(
+            _proved(learning.without_separation),
+            _proved(learning.nearest_task),
+            _by_hand("Markov: P_z(d_z >= Delta/2) <= 2 E d_z/Delta, and P_z(|net - f_z| >= D/2) <= 4 MSE/D^2"),
+            _proved(learning.markov_is_attained),
+            _tested("both sides on networks of different quality; Delta and D exactly, in rationals, for one input"),
+        ),
+    ),
+    Claim(
         key="C11",
         title="Deep hyperteachers: exact",
         statement=(
@@ -354,6 +375,47 @@ _CLAIMS = (
             _tested("the built network equals the product of the matrices exactly in rationals"),
         ),
         bounds=("chain",),
+    ),
+    Claim(
+        key="C14",
+        title="Decodable is neither needed for generalising nor enough",
+        statement=(
+            "'A network generalises if and only if its hidden layers decode the task linearly' is false as a theorem: "
+            "the exact network solves every task while its last hidden layer hardly decodes z for a fresh x; a layer "
+            "that passes z on decodes it with R2 = 1 and solves nothing."
+        ),
+        source="kofm",
+        assumptions=(_HYPERTEACHER, "z_m in {0, 1} for the exact network; a fresh x for each task"),
+        fixed="the protocol: layer, number of tasks, penalty, fresh or shared x, H against M",
+        steps=(
+            _proved(learning.passing_through),
+            _proved(learning.gate_reveals),
+            _by_hand("the last hidden layer of the exact network is the task's units: H numbers that depend on x"),
+            _tested("R2 of every layer of the exact network, of an untrained one, and of z passed through"),
+        ),
+    ),
+    Claim(
+        key="C15",
+        title="How few tasks can be enough",
+        statement=(
+            "A task z* outside the span of the training tasks is not determined by them: a second hyperteacher agrees "
+            "with the first on all training tasks and differs on z*. So at least M training tasks are needed for all; "
+            "as supports at least max(ceil(M/K), ceil((M-1)/(K-1))) for compositional and connected support. "
+            "Unweighted pairs on a connected bipartite graph have both, and rank M - 1."
+        ),
+        source="kofm",
+        assumptions=(_HYPERTEACHER, "a readout that is not 0", "K >= 2 for connected support"),
+        fixed="M and K",
+        steps=(
+            _proved(learning.twins_agree),
+            _by_hand("v with v . z = 0 on training tasks and v . z* != 0 exists exactly if z* is not in their span"),
+            _by_hand("each support adds at most K - 1 to the modules already joined, and at most K to those seen"),
+            _proved(learning.chain_attains_the_floor),
+            _proved(learning.pairs_miss_a_direction),
+            _tested(
+                "twins equal in rationals on training tasks and different on z*; floors against enumeration; ranks"
+            ),
+        ),
     ),
 )
 
