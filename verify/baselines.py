@@ -12,7 +12,7 @@ from theory.splits.pools import Pool
 from verify.metrics import Predict
 
 #: Training tasks that the blind predictor averages over, training supports that the nearest one is looked for among.
-BLIND_TASKS, NEAREST_SUPPORTS = 512, 2**16
+BLIND_TASKS, NEAREST_SUPPORTS = 256, 2**16
 #: Entries of one block of distances.
 ENTRIES = 2**24
 

@@ -3,8 +3,9 @@
 Let x be uniform on finitely many points, the same for all tasks, and D the smallest distance of two tasks, D^2 = E_x
 |f_z - f_z'|^2. The decoder names the task whose function is nearest to the network's. Where |net - f_z| < D/2 it is
 right, by the triangle inequality, so by Markov's it fails on at most a share 4 MSE / D^2 of the tasks: MSE is E |net
-- f_z|^2, summed over outputs. Likewise 2 delta / Delta for exact agreement. Both hold for THESE points and tasks
-whatever the network is: a measured failure above the bound would be an error in this file.
+- f_z|^2, summed over outputs. Likewise 2 delta / Delta for agreement within a tolerance t: delta = P(|net - f_z| > t),
+Delta the smallest P(|f_z - f_z'| > 2t), since a network within t of both is a proof that they are within 2t. Both hold
+for THESE points and tasks whatever the network is: a measured failure above the bound would be an error in this file.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from verify.metrics import Predict
 
 #: Tasks that are listed, points x, and entries of one block of distances.
 TASKS, POINTS, ENTRIES = 4096, 64, 2**24
+#: Further points x, on which the two nearest tasks are measured again.
+FRESH = 4096
 #: Values are equal if they differ by at most this share of their size.
 EQUAL = 1e-5
 
@@ -30,8 +33,10 @@ EQUAL = 1e-5
 @dataclass(frozen=True)
 class Recovery:
     """tasks: among which the decoder chooses; every: whether these are all tasks of the family (else D is only an
-    upper estimate of the family's own). square: D^2, None for a single task. mse: of the network, summed over
-    outputs. bound: 4 mse / D^2, at most 1 (then it says nothing). beyond: share of tasks with |net - f_z| >= D/2,
+    upper estimate of the family's own). square: D^2 at these points, None for a single task. square_box, square_95:
+    what the two nearest tasks are apart over the whole box, from fresh points, and the half-width of its 95 %
+    interval; an upper estimate of the box's own D^2, whose nearest tasks may be others. mse: of the network, summed
+    over outputs. bound: 4 mse / D^2, at most 1 (then it says nothing). beyond: share of tasks with |net - f_z| >= D/2,
     between the other two. failures: share of tasks that the decoder gets wrong.
     """
 
@@ -39,6 +44,8 @@ class Recovery:
     every: bool
     points: int
     square: float | None
+    square_box: float | None
+    square_95: float | None
     mse: float
     bound: float
     beyond: float
@@ -54,12 +61,12 @@ def list_tasks(
 ) -> tuple[Array, bool]:
     """Tasks z (tasks, M), all different, and whether they are all there are; more than ``limit`` are drawn.
 
-    supports_only: with all weights at their largest level. Raises ValueError for continuous weights, where no two tasks
-    are far apart, unless only their supports are asked for.
+    supports_only: with all weights at their largest level. Raises ValueError for continuous weights, where D = 0,
+    unless only their supports are asked for.
     """
     domain = family.z_domain
     if not isinstance(domain, Tasks) or (domain.levels is None and not supports_only):
-        raise ValueError("decoding: needs tasks on a grid; with continuous weights neither Delta nor D is above 0")
+        raise ValueError("decoding: needs tasks on a grid; continuous ones come as near one another as one likes")
     values = domain.values[-1:] if supports_only else domain.values
     grid = Tasks(domain.modules, domain.active, levels=values)
     total = sum(comb(domain.modules, k) * len(values) ** k for k in range(1, domain.active + 1))
@@ -100,13 +107,17 @@ def recovery(
         values.append(predict(shared, block.float()).double().flatten(1))
     wanted, found = torch.cat(target), torch.cat(values)
     nearest, _ = nearest_rows(found, wanted)
-    square = smallest_square(wanted) / points if len(z) > 1 else None
+    square = box = half = None
+    if len(z) > 1:
+        first, second, total = nearest_pair(wanted)
+        square = total / points
+        box, half = _apart(family, z_t[[first, second]], generator)
     errors = (found - wanted).square().sum(dim=1) / points
     mse = float(errors.mean())
     bound = 1.0 if not square else min(1.0, 4 * mse / square)
     beyond = 1.0 if not square else float((errors >= square / 4).double().mean())
     failures = float((nearest != torch.arange(len(z))).double().mean())
-    return Recovery(len(z), every, points, square, mse, bound, beyond, failures)
+    return Recovery(len(z), every, points, square, box, half, mse, bound, beyond, failures)
 
 
 def nearest_rows(values: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -128,53 +139,79 @@ def nearest_rows(values: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor
     return torch.cat(chosen), torch.cat(squares)
 
 
-def smallest_square(rows: torch.Tensor) -> float:
-    """Smallest squared distance of two different rows (m, d), over all pairs, in blocks."""
+def nearest_pair(rows: torch.Tensor) -> tuple[int, int, float]:
+    """Numbers of the two different rows (m, d) that are nearest, over all pairs, and their squared distance; in blocks.
+
+    As ``nearest_rows``: products give candidates, differences decide. Raises ValueError for a single row.
+    """
+    if len(rows) < 2:
+        raise ValueError(f"rows: {len(rows)}; a pair needs at least 2")
     size = rows.square().sum(dim=1)
-    least, step = torch.inf, max(1, ENTRIES // len(rows))
+    best, step = (0, 1, torch.inf), max(1, ENTRIES // len(rows))
     for start in range(0, len(rows), step):
         part = rows[start : start + step]
         rough = size[start : start + step, None] + size - 2 * part @ rows.T
         own = torch.arange(len(part))
         rough[own, start + own] = torch.inf
-        near = rough.flatten().topk(min(16, rough.numel() - len(part) or 1), largest=False).indices
+        near = rough.flatten().topk(min(16, rough.numel() - len(part)), largest=False).indices
         a, b = near // len(rows), near % len(rows)
-        keep = a + start != b
-        if bool(keep.any()):
-            least = min(least, float((part[a[keep]] - rows[b[keep]]).square().sum(dim=1).min()))
-    return float(least)
+        squares = (part[a] - rows[b]).square().sum(dim=1)
+        at = int(squares.argmin())
+        if float(squares[at]) < best[2]:
+            best = int(a[at]) + start, int(b[at]), float(squares[at])
+    first, second, square = best
+    return min(first, second), max(first, second), square
+
+
+def _apart(family: Family, pair: torch.Tensor, generator: np.random.Generator) -> tuple[float, float]:
+    """E_x |f_z - f_z'|^2 of two tasks (2, M) over the box, from FRESH points, and the half-width of its 95 % interval.
+
+    Fresh, since the pair was chosen for being near at the others.
+    """
+    x = torch.from_numpy(family.x_domain.sample(FRESH, generator))
+    first, second = family(x.expand(2, -1, -1), pair)
+    gap = (first - second).square().sum(dim=1)
+    return float(gap.mean()), 1.96 * float(gap.std()) / FRESH**0.5
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """The same with exact agreement. delta: P(net != f_z); smallest: Delta; bound: 2 delta/Delta, at most 1."""
+    """The same with agreement within ``tolerance``. delta: P(|net - f_z| > tolerance); smallest: Delta; bound: 2
+    delta/Delta, at most 1.
+    """
 
     tasks: int
     smallest: float
     delta: float
     bound: float
     failures: float
+    tolerance: float
 
 
 @torch.no_grad()
-def agreement(values: torch.Tensor, target: torch.Tensor) -> Agreement:
+def agreement(values: torch.Tensor, target: torch.Tensor, tolerance: float | None = None) -> Agreement:
     """Of values (tasks, points, outputs) with the target's: the decoder names the task that disagrees at fewest points.
 
-    Ties go to the first task. Raises ValueError for other shapes and for a single task.
+    tolerance: of an output, by default EQUAL of the largest target (what rounding may do). Ties go to the first task.
+    Raises ValueError for other shapes, a single task, and a negative tolerance.
     """
     if values.shape != target.shape or target.dim() != 3 or len(target) < 2:
         raise ValueError(f"values {tuple(values.shape)}: need (tasks, points, outputs) as the target, at least 2 tasks")
-    wrong = _disagreement(values, target)
-    pairs = _disagreement(target, target)
+    if tolerance is None:
+        tolerance = EQUAL * float(target.abs().max())
+    if not 0 <= tolerance < torch.inf:
+        raise ValueError(f"tolerance: {tolerance} must be a finite number of at least 0")
+    wrong = _disagreement(values, target, tolerance)
+    pairs = _disagreement(target, target, 2 * tolerance)
     pairs.fill_diagonal_(torch.inf)
     delta, smallest = float(wrong.diagonal().mean()), float(pairs.min())
     failures = float((wrong.argmin(dim=1) != torch.arange(len(target))).double().mean())
-    return Agreement(len(target), smallest, delta, 1.0 if smallest == 0 else min(1.0, 2 * delta / smallest), failures)
+    bound = 1.0 if smallest == 0 else min(1.0, 2 * delta / smallest)
+    return Agreement(len(target), smallest, delta, bound, failures, tolerance)
 
 
-def _disagreement(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Share of points at which a[i] and b[j] differ (in some output): (n, m)."""
-    tolerance = EQUAL * float(b.abs().max())
+def _disagreement(a: torch.Tensor, b: torch.Tensor, tolerance: float) -> torch.Tensor:
+    """Share of points at which a[i] and b[j] differ by more than the tolerance in some output: (n, m)."""
     found, step = [], max(1, ENTRIES // b.numel())
     for start in range(0, len(a), step):
         gap = (a[start : start + step, None] - b[None]).abs().amax(dim=3)

@@ -69,6 +69,35 @@ class Measurement:
         """What to type to see the same rows."""
         return f"kofm check {self.arguments} {SEARCH}"
 
+    def outcomes(self) -> Iterator[Outcome]:
+        """Run the command, without printing, and judge its rows."""
+        # Not above: the command line imports this module.
+        from verify.cli.checking import measured_by
+        from verify.cli.rows import fits
+
+        rows = measured_by(shlex.split(self.command)[2:])
+        return self.judge(rows, fits(rows))
+
+
+@dataclass(frozen=True)
+class Calculation:
+    """What refreshing a claim works out by itself: the function of that name in `verify.calculations`."""
+
+    claim: str
+    name: str
+
+    @property
+    def command(self) -> str:
+        """What to type to have it worked out again."""
+        return f"{REFRESH} {self.claim}"
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """Work it out."""
+        from verify import calculations  # with torch and scikit-learn: only when asked for
+
+        work: Callable[[], Iterator[Outcome]] = getattr(calculations, self.name)
+        return work()
+
 
 def _state(held: bool) -> str:
     return "holds" if held else "violated"
@@ -127,7 +156,7 @@ def _both(*judges: Judge) -> Judge:
 
 _SMALL = "--inputs 4 --hidden 4 --outputs 4"
 _EPS = "--eps 1e-1,1e-2,1e-3,1e-4"
-MEASUREMENTS: tuple[Measurement, ...] = (
+MEASUREMENTS: tuple[Measurement | Calculation, ...] = (
     Measurement(
         "C1",
         f"--weights continuous --method shallow --route M {_SMALL} --modules 4,8,16,32 --eps 1e-1",
@@ -166,6 +195,9 @@ MEASUREMENTS: tuple[Measurement, ...] = (
         _exact("layers-grid", M=4, N=4, H1=4, Hd=4, widths=8, D=2, L=6),
     ),
     Measurement("C13", "--family words --modules 2,4,8,16", _exact("chain", K=3, M=16, d=2)),
+    Calculation("C9", "decoding"),
+    Calculation("C14", "layers"),
+    Calculation("C15", "spans"),
 )
 
 
@@ -194,13 +226,8 @@ def symbolic_records(claim: Claim, version: str) -> list[Record]:
     ]
 
 
-def measured_records(measurement: Measurement, version: str) -> list[Record]:
-    """Run the measurement's command, without printing, and judge its rows."""
-    # Not above: the command line imports this module.
-    from verify.cli.checking import measured_by
-    from verify.cli.rows import fits
-
-    rows = measured_by(shlex.split(measurement.command)[2:])
+def measured_records(measurement: Measurement | Calculation, version: str) -> list[Record]:
+    """Measure, and keep what was found: a record each."""
     return [
         Record(
             claim=measurement.claim,
@@ -212,7 +239,7 @@ def measured_records(measurement: Measurement, version: str) -> list[Record]:
             version=version,
             hash=source_hash(CLAIMS[measurement.claim]),
         )
-        for what, value, state in measurement.judge(rows, fits(rows))
+        for what, value, state in measurement.outcomes()
     ]
 
 

@@ -6,7 +6,7 @@ import sympy as sp
 
 from theory import claims
 from theory.bounds import BOUNDS
-from theory.claims import counts, gates, learning, products, symbolic
+from theory.claims import counts, decoding, gates, learning, products, symbolic
 from theory.claims.record import Claim, Step, run_steps
 
 STEPS = [(claim.key, step) for claim in claims.CLAIMS.values() for step in claim.steps]
@@ -43,7 +43,7 @@ def test_nothing_is_left_unsaid(claim: Claim) -> None:
 
 def test_every_proof_belongs_to_a_claim() -> None:
     used = {step.check for _, step in CHECKED}
-    for module in (counts, gates, learning, products):
+    for module in (counts, decoding, gates, learning, products):
         for name, function in inspect.getmembers(module, inspect.isfunction):
             if function.__module__ == module.__name__ and not name.startswith("_"):
                 assert function in used, name
@@ -97,6 +97,12 @@ def test_a_step_without_check_is_not_proved() -> None:
         (products, "_dip", lambda s: 2 * s - s**2, products.deep_product_error),
         (products, "relu", lambda a: a, products.support_gate),
         (products, "relu", lambda a: a, products.radix_two_start),
+        (learning, "_joined", lambda modules, pairs: True, learning.rank_of_pairs),
+        (learning, "reduce_columns", lambda tasks: (range(tasks.shape[1]), tasks), learning.rank_of_pairs),
+        (decoding, "relu", lambda a: a, decoding.continuous_weights),
+        (learning, "relu", lambda a: a, learning.twins_differ),
+        (learning, "product", lambda values, repeat: [(0, 1, 2, 3)], learning.last_layer_is_silent),
+        (decoding, "combinations", lambda values, size: [(values[0], values[0])], decoding.no_decoder_does_better),
         (gates, "relu", lambda a: a, gates.grid_written_out),
         (gates, "relu", lambda a: a, gates.indicator),
         (gates, "_grid_contribution", lambda distance, d: d * symbolic.p, gates.grid_term),

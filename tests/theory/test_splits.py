@@ -1,20 +1,23 @@
 """Splits: counts exact, pools disjoint, conditions as brute force finds them; the traps of the paper's code."""
 
 import tracemalloc
+from contextlib import contextmanager
+from fractions import Fraction
 from itertools import combinations
 from math import comb
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from refusals import assert_refused
 from theory import Supports, splits
-from theory.splits.conditions import conditions
+from theory.splits.conditions import Components, conditions
+from theory.splits.counts import floor_share, share
 from theory.splits.orders import TABLE, Order, Permutation
 from theory.splits.pools import Listed
-from theory.splits.split import chain, partition
+from theory.splits.split import chain, joining, partition, star
 
 FRACTIONS = (0.05, 0.25, 0.5, 0.72, 0.9)
 NAMES = ("random", "equal", "popular", "unpopular", "disconnected", "non-compositional")
@@ -34,44 +37,105 @@ def brute_force(supports, modules):
     return tuple(m for m in range(modules) if m not in seen), {tuple(sorted(b)) for b in blocks}
 
 
+def needed(modules, active):
+    """Fewest supports that join the modules (claim C15); for K = 1 nothing does, and each must be seen."""
+    return max(1, -(-(modules - 1) // (active - 1))) if active > 1 else modules
+
+
+def possible(name, supports):
+    """How many supports each split can train on."""
+    m, k, total = supports.modules, supports.active, supports.count
+    if name == "equal":
+        return set(range(1, total)) if k > 1 else set()  # for K = 1 all supports are rotations of one
+    if name == "non-compositional":
+        return set(range(needed(m - 1, k), Supports(m - 1, min(m - 1, k)).count + 1))
+    if name == "disconnected":
+        inside = [[len(list(Supports(b, min(b, k)))) for b in (a, m - a)] for a in range(1, m // 2 + 1)]
+        least = [needed(a, k) + needed(m - a, k) for a in range(1, m // 2 + 1)]
+        return (
+            {t for low, most in zip(least, inside, strict=True) for t in range(low, sum(most) + 1)} if k > 1 else set()
+        )
+    return set(range(-(-m // k), total))
+
+
+@st.composite
+def small(draw, most_modules=9):
+    modules = draw(st.integers(2, most_modules))
+    return Supports(modules, draw(st.integers(1, min(4, modules))))
+
+
 @st.composite
 def made(draw, names=NAMES):
     """A split that exists, with the supports and the fraction asked for (None: not given)."""
-    modules = draw(st.integers(2, 9))
-    supports = Supports(modules, draw(st.integers(1, min(4, modules))))
-    name, fraction = draw(st.sampled_from(names)), draw(st.sampled_from(FRACTIONS))
+    supports, name, fraction = draw(small()), draw(st.sampled_from(names)), draw(st.sampled_from(FRACTIONS))
     if name in ("disconnected", "non-compositional") and draw(st.booleans()):
         fraction = None
+    assume(supports.active > 1 or name not in ("disconnected", "equal"))
+    if fraction is not None:
+        assume(supports.count - fraction_floor(fraction, supports) in possible(name, supports))
+    return splits.make(name, supports, fraction, draw(st.integers(0, 5))), fraction
+
+
+def fraction_floor(fraction, supports):
+    """floor(fraction T) for a fraction of whole percents."""
+    return round(fraction * 100) * supports.count // 100
+
+
+@given(small(6), st.sampled_from(NAMES), st.data())
+@settings(max_examples=40)
+def test_a_split_is_refused_only_where_it_cannot_be_and_the_fraction_named_instead_works(supports, name, data):
+    total, counts = supports.count, possible(name, supports)
+    trained = data.draw(st.integers(1, total))
+    fraction = max(share(total - trained, total, up=True), 1 / (2 * total))
     try:
-        return splits.make(name, supports, fraction, draw(st.integers(0, 5))), fraction
-    except ValueError as reason:  # only for a reason that brute force agrees with
+        split = splits.make(name, supports, fraction)
+    except ValueError as reason:
         text = str(reason)
-        assert "\n" not in text
-        if name == "disconnected" and supports.active < 2:
-            assert "K" in text or "active" in text
-        elif fraction is not None:
-            assert text.startswith("fraction: ")
-        return None, fraction
+        assert "\n" not in text and trained not in counts
+        if not counts:
+            return
+        assert text.startswith("fraction: ")
+        split = splits.make(name, supports, float(text.rsplit(" ", 1)[1]))
+        if name != "equal":
+            assert abs(split.train.count - trained) == min(abs(count - trained) for count in counts)
+    else:
+        assert trained in counts
+        assert name == "equal" or split.train.count == trained
+
+
+@given(st.integers(2, 2**62), st.data())
+def test_shares_are_of_exactly_that_many_or_of_the_next_that_a_float_can_say(total, data):
+    count = data.draw(st.integers(1, total - 1) | st.integers(1, min(9, total - 1)))
+    for up in (True, False):
+        near = share(count, total, up)
+        off = floor_share(near, total) - count
+        assert (off >= 0) if up else (off <= 0)
+        assert abs(off) <= total * 2.0**-52
+        assert off == 0 or total > 2**50
+
+
+def test_a_fraction_is_the_decimal_that_was_written():
+    assert floor_share(0.29, 100) == 29  # int(.29 * 100) is 28
+    assert share(46, 175, up=True) == 0.263  # 46 / 175 printed with six digits is below it: a floor of 45
+    assert floor_share(0.262857, 175) == 45
 
 
 @given(made())
+@settings(max_examples=40)
 def test_a_split_is_a_partition_with_exact_counts(case):
     split, fraction = case
-    if split is None:
-        return
     every = set(split.supports)
     train, held = listed(split.train), listed(split.held_out)
     assert not train & held and train | held <= every
     assert (len(train), len(held)) == (split.train.count, split.held_out.count)
     assert split.unused == len(every) - len(train) - len(held)
     if fraction is not None and split.name != "equal":
-        assert len(train) == len(every) - int(round(fraction * 100) * len(every) // 100)
+        assert len(train) == len(every) - fraction_floor(fraction, split.supports)
     if split.name in ("random", "equal", "popular", "unpopular"):
         assert split.unused == 0
     for pool, members in ((split.train, train), (split.held_out, held)):
-        everything = split.supports.unrank(range(split.supports.count))
-        inside = {s for s, good in zip(every and list(split.supports), pool.contains(everything), strict=True) if good}
-        assert inside == members
+        good = pool.contains(split.supports.unrank(range(split.supports.count)))
+        assert {s for s, inside in zip(split.supports, good, strict=True) if inside} == members
         drawn = pool.sample(200, np.random.default_rng(0))
         assert {tuple(int(m) for m in row if m >= 0) for row in drawn} <= members
         again = np.concatenate(list(pool.chunks(7)))
@@ -79,10 +143,9 @@ def test_a_split_is_a_partition_with_exact_counts(case):
 
 
 @given(made())
+@settings(max_examples=40)
 def test_conditions_are_those_of_brute_force(case):
     split, _ = case
-    if split is None:
-        return
     found = split.conditions
     missing, blocks = brute_force(listed(split.train), split.supports.modules)
     assert found.decided and found.missing == missing and set(found.blocks) == blocks
@@ -91,10 +154,9 @@ def test_conditions_are_those_of_brute_force(case):
 
 
 @given(made(("random", "popular", "unpopular")))
+@settings(max_examples=40)
 def test_training_is_connected_wherever_that_is_possible(case):
     split, _ = case
-    if split is None:
-        return
     m, k = split.supports.modules, split.supports.active
     joining = -(-(m - 1) // (k - 1)) if k > 1 else None
     assert split.conditions.compositional
@@ -102,10 +164,9 @@ def test_training_is_connected_wherever_that_is_possible(case):
 
 
 @given(made(("disconnected", "non-compositional", "equal")))
+@settings(max_examples=40)
 def test_what_each_split_promises(case):
     split, _ = case
-    if split is None:
-        return
     train, held = listed(split.train), listed(split.held_out)
     chosen = set(split.chosen)
     if split.name == "disconnected":
@@ -122,20 +183,66 @@ def test_what_each_split_promises(case):
 
 
 @given(st.integers(3, 9), st.integers(2, 3), st.sampled_from(FRACTIONS), st.integers(0, 9))
-def test_popular_modules_are_held_out_last_and_unpopular_ones_first(modules, active, fraction, seed):
+@settings(max_examples=40)
+def test_a_popular_module_is_trained_on_as_often_as_can_be_an_unpopular_one_as_rarely(modules, active, fraction, seed):
     supports = Supports(modules, active)
-    for make, first in ((splits.popular, False), (splits.unpopular, True)):
-        try:
-            split = make(supports, fraction, seed)
-        except ValueError:
-            held = int(fraction * supports.count)
-            assert held == 0 or supports.count - held < modules / active
-            continue
-        containing = sum(bool(set(s) & set(split.chosen)) for s in supports)
-        in_first = containing if first else supports.count - containing
-        held = sum(bool(set(s) & set(split.chosen)) is first for s in listed(split.held_out))
-        wanted = min(in_first, split.held_out.count)
-        assert wanted - 2 * modules <= held <= wanted  # a chain may stay in training
+    trained = supports.count - fraction_floor(fraction, supports)
+    assume(trained in possible("popular", supports))
+    containing = supports.count - Supports(modules - 1, min(active, modules - 1)).count
+    often, rarely = (
+        sum(set(split.chosen) <= set(s) for s in listed(split.train))
+        for split in (splits.popular(supports, fraction, seed), splits.unpopular(supports, fraction, seed))
+    )
+    if trained >= needed(modules, active):
+        assert often == min(containing, trained)
+    assert rarely == max(trained - (supports.count - containing), 1)
+
+
+@given(st.integers(5, 9), st.sampled_from(FRACTIONS), st.integers(0, 5), st.sampled_from(("popular", "unpopular")))
+@settings(max_examples=40)
+def test_several_modules_are_singled_out(modules, fraction, seed, name):
+    supports = Supports(modules, 3)
+    trained = supports.count - fraction_floor(fraction, supports)
+    assume(trained >= needed(modules, 3))
+    split = getattr(splits, name)(supports, fraction, seed, modules=2)
+    containing = supports.count - Supports(modules - 2, 3).count
+    found = sum(bool(set(split.chosen) & set(s)) for s in listed(split.train))
+    assert len(split.chosen) == 2 and split.conditions.connected
+    if name == "popular":
+        assert found == min(containing, trained)
+    else:  # one support of the chain has both
+        assert found == max(trained - (supports.count - containing), 1)
+
+
+@given(st.integers(3, 9), st.integers(2, 4), st.integers(1, 60), st.integers(0, 5))
+@settings(max_examples=40)
+def test_single_modules_are_never_held_out_where_they_are_to_be_kept(modules, active, trained, seed):
+    """The trap: supports of one module are held out too."""
+    supports = Supports(modules, min(active, modules))
+    assume(trained < supports.count)
+    fraction = share(supports.count - trained, supports.count, up=True)
+    if trained < modules:
+        refuse = lambda: splits.random(supports, fraction, seed, keep_single=True)  # noqa: E731
+        assert_refused(refuse, ["fraction: ", f"at least {modules}"])
+        return
+    split = splits.random(supports, fraction, seed, keep_single=True)
+    assert split.train.count == trained and all(len(s) > 1 for s in listed(split.held_out))
+    assert split.conditions.compositional
+    assert split.conditions.connected or trained < modules + needed(modules, supports.active)
+
+
+@given(st.integers(2, 9), st.integers(2, 4), st.floats(0.02, 0.98), st.integers(0, 5))
+def test_equal_comes_as_near_as_orbits_can(modules, active, fraction, seed):
+    supports = Supports(modules, min(active, modules))
+    trained = supports.count - int(Fraction(str(fraction)) * supports.count)
+    assume(0 < trained < supports.count)
+    turned = ({tuple(sorted((m + turn) % modules for m in s)) for turn in range(modules)} for s in supports)
+    reached = {0}
+    for orbit in {frozenset(orbit) for orbit in turned}:
+        reached |= {total + len(orbit) for total in reached}
+    found = splits.equal(supports, fraction, seed).train.count
+    assert found in reached
+    assert abs(found - trained) == min(abs(t - trained) for t in reached - {0, supports.count})
 
 
 def test_which_modules_are_singled_out_is_random():
@@ -160,8 +267,8 @@ def test_the_paper_traps():
             assert split.conditions.compositional and len(split.conditions.blocks) == 2
     few = splits.random(Supports(16, 3), 0.99)  # 7 supports: every module, though they cannot be connected
     assert few.train.count == 7 and few.conditions.compositional and not few.conditions.connected
-    kept = splits.random(ten, 0.25, keep_single=True)
-    assert all(len(s) > 1 for s in listed(kept.held_out)) and kept.train.count == 132
+    assert any(len(s) == 1 for s in listed(splits.random(ten, 0.25).held_out))
+    assert splits.random(ten, 0.25, keep_single=True).train.count == 132
 
 
 def test_hotness():
@@ -188,9 +295,19 @@ def test_seeds():
         assert np.array_equal(a, b) and not np.array_equal(a, c)
 
 
-def test_large_families_are_split_without_a_list():
+@contextmanager
+def within(most):
+    """Checks that no more bytes are allocated at once."""
     tracemalloc.start()
     try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < most
+    finally:
+        tracemalloc.stop()
+
+
+def test_large_families_are_split_without_a_list():
+    with within(100e6):
         for modules, active in ((32, 7), (64, 8)):
             for name in ("random", "popular", "unpopular", "disconnected", "non-compositional"):
                 split = splits.make(name, Supports(modules, active), 0.9, 1)
@@ -198,9 +315,32 @@ def test_large_families_are_split_without_a_list():
                 for pool, other in ((split.train, split.held_out), (split.held_out, split.train)):
                     drawn = pool.sample(300, np.random.default_rng(0))
                     assert pool.contains(drawn).all() and not other.contains(drawn).any()
-        assert tracemalloc.get_traced_memory()[1] < 150e6
-    finally:
-        tracemalloc.stop()
+
+
+def test_supports_of_very_many_modules_are_found_without_a_row_of_all_modules_each():
+    order = Order([range(10**5)], [[(2,)]], 2, [0])
+    with within(10e6):
+        places = np.arange(0, order.count, order.count // 5000)
+        assert np.array_equal(order.places(order.supports(places)), places)
+
+
+def test_four_million_supports_are_split_equally_from_a_list():
+    with within(400e6):
+        split = splits.equal(Supports(32, 7), 0.25)
+        assert abs(split.train.count - 3_386_154) < 32
+        seen = np.bincount(np.concatenate([s[s >= 0] for s in split.train.chunks(2**17)]))
+    assert len(set(seen.tolist())) == 1
+
+
+def test_components_of_very_many_modules():
+    """Edges are numbers below n^2: more than 32 bits."""
+    n, joined = 70_000, Components(70_000)
+    joined.join(np.arange(0, n - 2, 2), np.arange(2, n, 2))
+    assert joined.count == 1 + n // 2
+    joined.join(np.arange(1, n - 2, 2), np.arange(3, n, 2))
+    assert joined.count == 2 and len(np.unique(joined.labels[::2])) == 1
+    joined.join(np.array([n - 1]), np.array([n - 2]))
+    assert joined.count == 1
 
 
 def test_undecided_is_said():
@@ -234,17 +374,22 @@ def test_a_large_permutation_is_a_bijection_and_mixes():
     values = Permutation(n, [3])(np.arange(n))
     assert len(np.unique(values)) == n
     assert abs(np.corrcoef(np.arange(n), values)[0, 1]) < 5e-3
-    assert not np.array_equal(values, Permutation(n, [4])(np.arange(n)))
+    assert not np.array_equal(values[:100], Permutation(n, [4])(np.arange(100)))
 
 
 @given(st.integers(2, 12), st.integers(2, 5), st.integers(0, 3))
 def test_covers_are_as_small_as_they_can_be(m, k, seed):
-    generator = np.random.default_rng(seed)
-    joined, seen = chain(np.arange(m), k, generator), partition(np.arange(m), k, generator)
-    assert len(joined) == max(-(-m // k), -(-(m - 1) // (k - 1))) and len(seen) == -(-m // k)
-    as_sets = [tuple(int(v) for v in row if v >= 0) for row in joined]
-    assert brute_force(as_sets, m) == ((), {tuple(range(m))})
-    assert brute_force([tuple(int(v) for v in row if v >= 0) for row in seen], m)[0] == ()
+    modules = np.random.default_rng(seed).permutation(m)
+    as_sets = {
+        make: [tuple(int(v) for v in row if v >= 0) for row in make(modules, k)] for make in (chain, star, partition)
+    }
+    assert len(as_sets[chain]) == len(as_sets[star]) == joining(m, k) == max(-(-m // k), -(-(m - 1) // (k - 1)))
+    assert len(as_sets[partition]) == -(-m // k)
+    assert brute_force(as_sets[partition], m)[0] == ()
+    for make in (chain, star):
+        assert brute_force(as_sets[make], m) == ((), {tuple(range(m))})
+    assert all(modules[0] in s for s in as_sets[star])
+    assert all(sum(first in s for s in as_sets[chain]) == 1 for first in modules[: k - 1])
 
 
 def test_orders_of_two_groups_agree_with_enumeration():
@@ -276,17 +421,53 @@ def test_refusals():
             assert_refused(lambda n=name, f=fraction: splits.make(n, ten, f), ["fraction: "])
     assert_refused(lambda: splits.make("odd", ten, 0.5), ["random, equal, popular"])
     assert_refused(lambda: splits.make("random", ten), ["needs the fraction"])
-    assert_refused(lambda: splits.disconnected(ten, 0.2), ["nearest possible fraction is 0.257143"])
-    assert_refused(lambda: splits.non_compositional(ten, 0.2), ["nearest possible fraction is 0.262857"])
-    assert splits.disconnected(ten, 0.257143).train.count == 130
-    assert_refused(lambda: splits.random(Supports(16, 3), 0.995), ["at most 0.992098"])
-    assert splits.random(Supports(16, 3), 0.992098).train.count == 6
+    assert_refused(lambda: splits.disconnected(ten, 0.2), ["at most 130", "nearest possible fraction is 0.26"])
+    assert_refused(lambda: splits.non_compositional(ten, 0.2), ["at most 129", "nearest possible fraction is 0.263"])
+    assert_refused(lambda: splits.random(Supports(16, 3), 0.995), ["at least 6", "fraction is 0.992"])
     assert_refused(lambda: splits.disconnected(Supports(5, 1)), ["at least 2"])
-    assert_refused(lambda: splits.disconnected(ten, 0.99), ["needed to join"])
+    assert_refused(lambda: splits.disconnected(ten, 0.99), ["at least 4"])
     assert_refused(lambda: splits.equal(Supports(64, 8), 0.5), ["needs a list"])
     assert_refused(lambda: splits.random(Supports(64, 40), 0.5), ["too many"])
     assert_refused(lambda: splits.popular(ten, 0.5, modules=10), ["single out"])
     assert_refused(lambda: splits.hotness(5, 3, 3), ["trained < tested"])
-    assert_refused(lambda: splits.random(ten, 0.5, -1), ["seed"])
+    assert_refused(lambda: splits.hotness(5, 1.5, 3), ["trained must be an integer"])
+    assert_refused(lambda: splits.equal(Supports(4, 1), 0.5), ["rotations of one"])
+    assert_refused(lambda: splits.random(Supports(1, 1), 0.5), ["holds out none"])
+    assert_refused(lambda: splits.random(Supports(4, 1), 0.5, keep_single=True), ["holds out none"])
+    for seed in (-1, 1.5, "a", None, True):
+        for name in NAMES:
+            assert_refused(lambda n=name, s=seed: splits.make(n, ten, 0.5, s), ["seed must be an integer >= 0"])
+    for modules in (0, 1.5, True):
+        for make in (splits.popular, splits.unpopular, splits.non_compositional):
+            assert_refused(lambda f=make, m=modules: f(ten, 0.5, 0, m), ["modules must be an integer >= 1"])
+    for fraction in (None, "half", [0.5]):
+        assert_refused(lambda f=fraction: splits.random(ten, f), ["fraction: ", "between 0 and 1"])
     assert_refused(lambda: splits.random(Supports(64, 8), 0.5).train.listed(), ["are not listed"])
     assert_refused(lambda: Listed(ten, np.zeros(0, np.int64)).sample(1, np.random.default_rng(0)), ["none to draw"])
+
+
+@pytest.mark.parametrize("name", ["random", "equal"])
+def test_pools_refuse_what_cannot_be(name):
+    pool = splits.make(name, Supports(10, 3), 0.5).train
+    assert pool.contains([[0, 1, 2, 3], [4, 5, 6, 7]]).tolist() == [
+        False,
+        False,
+    ]  # supports, but of more than K modules
+    assert pool.contains(np.zeros((0, 3), dtype=int)).shape == (0,)
+    rows = np.pad(pool.listed()[:, ::-1], ((0, 0), (1, 2)), constant_values=-1)
+    assert pool.contains(rows).all()  # whatever their order and width
+    for numbers in ([-1], [pool.count]):
+        assert_refused(lambda n=numbers: pool.at(n), ["numbers: ", f"0..{pool.count - 1}"])
+    for n in (-1, 1.5):
+        assert_refused(lambda n=n: pool.sample(n, np.random.default_rng(0)), ["n must be an integer >= 0"])
+    for size in (0, -1, 1.5):
+        assert_refused(lambda n=size: pool.chunks(n), ["size must be an integer >= 1"])
+    for rows in ([0, 1], [[0.0, 1.0]], [[0, 0]], [[10, 1]], [[-1, -1]]):
+        assert_refused(lambda r=rows: pool.contains(r), [""])
+
+
+def test_a_split_is_shown_on_one_line():
+    split = splits.non_compositional(Supports(10, 3), 0.9, modules=2)
+    missing = ", ".join(map(str, split.conditions.missing))
+    expected = f"18 supports trained on, 83 held out, 74 unused of 175; modules {missing} never seen, 1 block"
+    assert str(split) == f"non-compositional: {expected}" and repr(split) == f"<Split {split}>"

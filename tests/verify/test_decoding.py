@@ -1,5 +1,7 @@
 """Claim C9: the decoder fails no more often than the bound, whatever the network; and the bound can be attained."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 import torch
@@ -8,10 +10,13 @@ from hypothesis import strategies as st
 
 from constructions import build
 from refusals import assert_refused
+from strategies import DATA
 from theory import Hyperteacher
 from theory.identifiability import separation
-from verify.decoding import agreement, list_tasks, nearest_rows, recovery, smallest_square
+from verify.decoding import _apart, agreement, list_tasks, nearest_pair, nearest_rows, recovery
+from verify.foreign import load_trained
 
+TRAINED = DATA.parent / "trained"
 FAMILY = Hyperteacher.sample(7, 2, 3, (4,), 2, "khot", seed=0)
 
 
@@ -77,6 +82,26 @@ def test_without_separation_being_right_does_not_help():
     assert found.smallest == pytest.approx(float(separation(family, *np.eye(2)).delta), abs=1e-3)
 
 
+def test_a_network_between_two_tasks_within_the_tolerance():
+    """Within t of both tasks it is right on both, and they are not apart: a Delta of |f - f'| > t would promise that
+    the decoder never fails."""
+    target = torch.tensor([[[0.0]], [[1.5]]], dtype=torch.float64)
+    found = agreement(torch.full_like(target, 0.75), target, tolerance=1.0)
+    assert (found.delta, found.failures) == (0.0, 0.5) and found.smallest == 0.0 and found.bound == 1.0
+
+
+@given(st.integers(2, 6), st.integers(1, 5), st.integers(0, 99), st.sampled_from([0.0, 0.1, 0.5, 1.0, 2.0]))
+@settings(max_examples=60)
+def test_agreement_within_any_tolerance(tasks, points, seed, tolerance):
+    generator = torch.Generator().manual_seed(seed)
+    target = torch.randint(-3, 4, (tasks, points, 2), generator=generator).double()
+    values = target + torch.randint(-2, 3, target.shape, generator=generator)
+    found = agreement(values, target, tolerance)
+    assert found.failures <= found.bound + 1e-12
+    off = ((values - target).abs().amax(dim=2) > tolerance).double().mean()
+    assert found.delta == pytest.approx(float(off))
+
+
 @given(st.integers(2, 6), st.integers(1, 5), st.integers(0, 99), st.floats(0, 1))
 @settings(max_examples=40)
 def test_exact_agreement(tasks, points, seed, share):
@@ -98,15 +123,15 @@ def test_distances_by_brute_force(rows, width, seed):
     chosen, squares = nearest_rows(values, target)
     assert torch.allclose(squares, every.min(dim=1).values) and (every.argmin(dim=1) == chosen).all()
     between = (target[:, None] - target[None]).square().sum(dim=2).fill_diagonal_(torch.inf)
-    assert smallest_square(target) == pytest.approx(float(between.min()))
+    assert nearest_pair(target)[2] == pytest.approx(float(between.min()))
 
 
 def test_blocks_make_no_difference(monkeypatch):
     whole = recovery(noisy(FAMILY, 0.3), FAMILY, np.random.default_rng(0), points=8)
-    rows = torch.randn(20, 3, dtype=torch.float64)
-    square = smallest_square(rows)
+    rows = torch.randn(20, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    whole_pair = nearest_pair(rows)
     monkeypatch.setattr("verify.decoding.ENTRIES", 40)
-    assert smallest_square(rows) == square
+    assert nearest_pair(rows) == pytest.approx(whole_pair)
     cut = recovery(lambda x, z: FAMILY(x.double(), z.double()) + 0.3, FAMILY, np.random.default_rng(0), points=8)
     assert cut.square == pytest.approx(whole.square)
 
@@ -124,3 +149,40 @@ def test_lists_of_tasks():
     assert_refused(lambda: list_tasks(continuous, np.random.default_rng(0)), ["on a grid"])
     assert len(list_tasks(continuous, np.random.default_rng(0), supports_only=True)[0]) == 15
     assert_refused(lambda: agreement(torch.ones(1, 2, 1), torch.ones(1, 2, 1)), ["at least 2 tasks"])
+    assert_refused(lambda: agreement(torch.ones(2, 2, 1), torch.ones(2, 2, 1), -1.0), ["tolerance"])
+    assert_refused(lambda: nearest_pair(torch.ones(1, 2)), ["at least 2"])
+
+
+def test_how_far_two_tasks_are_over_the_box():
+    """One input, against the exact distance: a 95 % interval holds it in about 95 of 100 seeds, and not in all."""
+    family = Hyperteacher.sample(4, 2, 1, (4,), 2, "khot", seed=1)
+    z = np.eye(4)[:2]
+    exact = float(separation(family, *z).square)
+    found = [_apart(family, torch.from_numpy(z), np.random.default_rng(seed)) for seed in range(200)]
+    inside = sum(abs(value - exact) <= half for value, half in found)
+    assert 180 <= inside < 200
+    every, _ = list_tasks(family, np.random.default_rng(0))
+    least = min(separation(family, a, b).square for a, b in combinations(every, 2))
+    over = recovery(noisy(family, 0.1), family, np.random.default_rng(0))
+    assert over.square_box + 2 * over.square_95 > float(least) and 0 < over.square_95 < over.square_box
+
+
+@pytest.mark.parametrize("name", ["generalises", "fails-few-tasks"])
+def test_both_sides_on_trained_networks(name):
+    stored = load_trained(TRAINED / f"{name}.npz")
+
+    def predict(x, z):
+        return stored.network(torch.cat([z[:, None].expand(-1, x.shape[1], -1), x], dim=2))
+
+    found = recovery(predict, stored.family, np.random.default_rng(0), supports_only=True)
+    assert found.failures <= found.beyond <= found.bound and found.every and found.tasks == 175
+    z, _ = list_tasks(stored.family, np.random.default_rng(0), supports_only=True)
+    x = torch.from_numpy(stored.family.x_domain.sample(64, np.random.default_rng(0)))
+    shared, tasks = x.expand(len(z), -1, -1), torch.from_numpy(z)
+    with torch.no_grad():
+        agreed = agreement(predict(shared.float(), tasks.float()).double(), stored.family(shared, tasks), 0.2)
+    assert agreed.failures <= agreed.bound
+    if name == "generalises":  # where the bounds say something, and 0 is below them
+        assert found.failures == 0 and found.bound < 0.2 and agreed.bound < 0.2
+    else:
+        assert found.failures > 0.4 and found.bound == agreed.bound == 1.0

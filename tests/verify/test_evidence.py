@@ -3,11 +3,12 @@
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 import torch
 
 from theory.claims import BY_HAND, CLAIMS, PROVED, Step
-from verify import evidence
+from verify import calculations, evidence
 from verify.cli import listing, main
 
 STORED = evidence.load()
@@ -44,7 +45,8 @@ def test_the_stored_table_is_what_the_steps_say_now(key):
 def test_the_stored_table_has_each_measurement_and_all_hold():
     assert {r["claim"] for r in STORED} == set(CLAIMS)
     for measurement in evidence.MEASUREMENTS:
-        own = [r for r in STORED if r["command"] == measurement.command and r["claim"] == measurement.claim]
+        own = [r for r in STORED if (r["command"], r["claim"]) == (measurement.command, measurement.claim)]
+        own = [r for r in own if r["kind"] == "measured"]
         assert own, f"{measurement.command}: run {evidence.REFRESH}"
         assert {r["state"] for r in own} == {"holds"}
         assert {r["hash"] for r in own} == {evidence.source_hash(CLAIMS[measurement.claim])}
@@ -59,6 +61,27 @@ def test_a_measurement_can_be_repeated():
     ]
     counts = [r["value"] for r in fresh if isinstance(r["value"], int)]
     assert counts == [r["value"] for r in stored if isinstance(r["value"], int)] != []
+
+
+@pytest.mark.parametrize("claim", ["C9", "C14", "C15"])
+def test_a_calculation_gives_what_is_stored(claim):
+    calculation = next(m for m in evidence.MEASUREMENTS if m.claim == claim)
+    assert calculation.command == f"kofm claims --refresh {claim}"
+    fresh = evidence.measured_records(calculation, version="")
+    stored = [r for r in STORED if r["claim"] == claim and r["kind"] == "measured"]
+    assert [(r["what"], r["state"]) for r in fresh] == [(r["what"], "holds") for r in stored]
+    for new, old in zip(fresh, stored, strict=True):
+        assert new["value"] == pytest.approx(old["value"], rel=1e-3, abs=1e-3)
+
+
+def test_a_calculation_says_no(monkeypatch):
+    monkeypatch.setattr(calculations, "chain", lambda modules, active: np.zeros((9, 1), dtype=int))
+    assert [state for *_, state in calculations.spans()][1] == "violated"
+    monkeypatch.setattr(calculations, "decodable_share", lambda width, domain: -1.0)
+    assert [state for *_, state in calculations.layers()] == ["holds", "violated"]
+    monkeypatch.setattr(calculations, "build", lambda family, dtype: lambda x, z: torch.zeros(*x.shape[:2], 4))
+    monkeypatch.setattr(calculations, "_pulled", lambda family, by: lambda x, z: torch.zeros(*x.shape[:2], 4))
+    assert [state for *_, state in calculations.decoding()] == ["holds", "violated"]  # 1 <= 1; a bound below 1 is asked
 
 
 def test_the_list_names_every_claim(capsys):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from theory.claims import counts, gates, learning, products
+from theory.claims import counts, decoding, gates, learning, products
 from theory.claims.record import Claim, Step
 
 
@@ -286,19 +286,30 @@ _CLAIMS = (
         title="Being right on tasks makes them decodable",
         statement=(
             "If a network is right with probability 1 - delta over (z, encoding, x), a decoder recovers z from the "
-            "encoding with probability 1 - sqrt(delta) (the paper, as paraphrased: false without separation). "
-            "Sharper: with Delta = min over z != z' of P_x(f_z != f_z') the nearest-task decoder fails with "
-            "probability at most 2 delta/Delta; for regression at most 4 MSE/D^2, MSE summed over outputs, D the "
-            "smallest L2 distance of two tasks."
+            "encoding with probability 1 - sqrt(delta): so the paper, as paraphrased; it needs separation, Delta = min "
+            "over z != z' of P_x(f_z != f_z') >= 2 sqrt(delta). Sharper: naming the task whose function is nearest to "
+            "the network's fails with probability at most 2 delta/Delta, for regression at most 4 MSE/D^2 (MSE summed "
+            "over outputs, D the smallest L2 distance of two tasks). No decoder improves on 2 delta/Delta for every "
+            "family; the best one on squares has 2 MSE/D^2."
         ),
         source="paper, Theorem 4.1; kofm, the separation and the sharper form",
-        assumptions=("finitely many tasks (for continuous z both Delta and D are 0)", "x from one distribution"),
+        assumptions=(
+            "a set of tasks with smallest distance above 0: for continuous z D is 0, while Delta may be positive",
+            "x from one distribution, the same for all tasks; the decoder may evaluate network and tasks on it",
+        ),
         fixed="Delta or D",
         steps=(
-            _proved(learning.without_separation),
-            _proved(learning.nearest_task),
-            _by_hand("Markov: P_z(d_z >= Delta/2) <= 2 E d_z/Delta, and P_z(|net - f_z| >= D/2) <= 4 MSE/D^2"),
-            _proved(learning.markov_is_attained),
+            _proved(decoding.without_separation),
+            _proved(decoding.one_of_two_is_missed),
+            _proved(decoding.squares_between_two),
+            _proved(decoding.failing_means_far),
+            _proved(decoding.markov),
+            _proved(decoding.with_separation),
+            _proved(decoding.ties_attain),
+            _proved(decoding.no_decoder_does_better),
+            _proved(decoding.best_decoder_for_squares),
+            _by_hand("the inequalities hold for each x and encoding, hence for their means over both"),
+            _proved(decoding.continuous_weights),
             _tested("both sides on networks of different quality; Delta and D exactly, in rationals, for one input"),
         ),
     ),
@@ -380,18 +391,37 @@ _CLAIMS = (
         key="C14",
         title="Decodable is neither needed for generalising nor enough",
         statement=(
-            "'A network generalises if and only if its hidden layers decode the task linearly' is false as a theorem: "
-            "the exact network solves every task while its last hidden layer hardly decodes z for a fresh x; a layer "
-            "that passes z on decodes it with R2 = 1 and solves nothing."
+            "'A network generalises if and only if its hidden layers decode the task linearly' is false as a theorem. "
+            "Any network has a twin with the same outputs whose every hidden layer gives z linearly. And there are "
+            "families for which the exact network is right on all tasks while its last hidden layer, for a fresh x, is "
+            "independent of which modules are active. Its first hidden layer gives z_m with R2 >= (1 - q)/(4/3 - q), q "
+            "= P(z_m = 1); a layer of few neurons cannot give much, whatever it holds."
         ),
         source="kofm",
-        assumptions=(_HYPERTEACHER, "z_m in {0, 1} for the exact network; a fresh x for each task"),
+        assumptions=(
+            _HYPERTEACHER,
+            "for the exact network z_m in {0, 1} and every module has a form of x (Theta_m not 0)",
+            "x uniform on a box; drawn for each task anew unless said to be shared",
+        ),
         fixed="the protocol: layer, number of tasks, penalty, fresh or shared x, H against M",
         steps=(
             _proved(learning.passing_through),
-            _proved(learning.gate_reveals),
-            _by_hand("the last hidden layer of the exact network is the task's units: H numbers that depend on x"),
-            _tested("R2 of every layer of the exact network, of an untrained one, and of z passed through"),
+            _proved(learning.gate_decodes),
+            _by_hand("v <= A^2/3 for any number of inputs: the cross terms 2 |w_i w_j| r_i r_j are >= 0"),
+            _by_hand(
+                "where M <= H, z itself is among the carriers of the first hidden layer, which then gives z with R2 = 1"
+            ),
+            _proved(learning.last_layer_is_silent),
+            _by_hand(
+                "for any M and any exchangeable x: a permutation of the modules that maps S to S' leaves the law of x "
+                "and takes sum_S x_m to sum_S' x_m; the 2^M - 1 tasks are different functions all the same"
+            ),
+            _by_hand(
+                "w numbers predict a part of z whose covariance C has rank w and C <= cov z, so tr C is at most the "
+                "sum of the w largest eigenvalues of cov z (Weyl); for exchangeable modules these are the variance "
+                "minus the covariance on vectors of sum 0, and the variance plus M - 1 covariances on (1, .., 1)"
+            ),
+            _tested("R2 of every layer of exact, untrained and trained networks, and of z passed through"),
         ),
     ),
     Claim(
@@ -399,19 +429,36 @@ _CLAIMS = (
         title="How few tasks can be enough",
         statement=(
             "A task z* outside the span of the training tasks is not determined by them: a second hyperteacher agrees "
-            "with the first on all training tasks and differs on z*. So at least M training tasks are needed for all; "
-            "as supports at least max(ceil(M/K), ceil((M-1)/(K-1))) for compositional and connected support. "
-            "Unweighted pairs on a connected bipartite graph have both, and rank M - 1."
+            "with the first on all training tasks, for every x, and differs on z*. So all tasks together need M "
+            "training tasks at least, on ceil(M/K) supports at least (M if weights are 0 or 1). Compositional and "
+            "connected support needs ceil((M-1)/(K-1)) >= ceil(M/K) supports, and a chain has no more. Neither implies "
+            "the other: unweighted pairs on a connected bipartite graph satisfy both conditions and have rank M - 1, "
+            "so that no training on them settles pairs within a side; tasks of one module each span everything and "
+            "need not determine any pair."
         ),
         source="kofm",
-        assumptions=(_HYPERTEACHER, "a readout that is not 0", "K >= 2 for connected support"),
+        assumptions=(
+            _HYPERTEACHER,
+            "the learner knows that the target is a hyperteacher of this shape, and nothing else",
+            "a readout and a scale that are not 0; K >= 2 for connected support",
+        ),
         fixed="M and K",
         steps=(
             _proved(learning.twins_agree),
             _by_hand("v with v . z = 0 on training tasks and v . z* != 0 exists exactly if z* is not in their span"),
+            _proved(learning.twins_differ),
+            _by_hand(
+                "the tasks span R^M; tasks on one support of k modules span at most k dimensions, and k of them do if "
+                "weights have two values (one task with the lower value, k - 1 with one weight raised)"
+            ),
             _by_hand("each support adds at most K - 1 to the modules already joined, and at most K to those seen"),
             _proved(learning.chain_attains_the_floor),
-            _proved(learning.pairs_miss_a_direction),
+            _proved(learning.rank_of_pairs),
+            _by_hand(
+                "for any M: v orthogonal to all pairs has v_i = -v_j along each, so it alternates on every path; an "
+                "odd cycle forces v = -v = 0, and without one the two sides' +1 and -1 are orthogonal to all"
+            ),
+            _proved(learning.span_is_not_enough),
             _tested(
                 "twins equal in rationals on training tasks and different on z*; floors against enumeration; ranks"
             ),

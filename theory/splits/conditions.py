@@ -59,22 +59,24 @@ def conditions(pool: Pool, modules: int) -> Conditions:
     """Decide both conditions for a pool of training supports over ``modules`` modules.
 
     By example where that is enough: drawn supports that show every module, all joined, are a proof. Else against what
-    the pool's cells allow at all, else by walking through all its supports (up to WALKED).
+    the pool's cells allow at all, else by walking through all its supports (up to WALKED), as is done with few at once.
     """
     seen, joined = np.zeros(modules, dtype=bool), Components(modules)
     if isinstance(pool, Stretch) and len(pool.order.cover):
         _note(pool.order.cover[pool.contains(pool.order.cover)], seen, joined)
-    if pool.count:
+    draws = min(DRAWN * modules, CHUNK)
+    if pool.count > draws:
         generator = np.random.default_rng(0)
         for _ in range(4):
-            _note(pool.sample(min(DRAWN * modules, CHUNK), generator), seen, joined)
+            _note(pool.sample(draws, generator), seen, joined)
             if seen.all() and joined.count == 1:
                 return _result(seen, joined, decided=True)
-    if pool.count <= WALKED:
+    decided = _exhausted(pool, seen, joined)
+    if not decided and pool.count <= WALKED:
         for supports in pool.chunks(CHUNK):
             _note(supports, seen, joined)
-        return _result(seen, joined, decided=True)
-    return _result(seen, joined, decided=_exhausted(pool, seen, joined))
+        decided = True
+    return _result(seen, joined, decided)
 
 
 class Components:
@@ -94,7 +96,7 @@ class Components:
         pairs = np.unique(self.labels[first] * n + self.labels[second])
         edges = (np.ones(len(pairs), dtype=bool), (pairs // n, pairs % n))
         _, parts = connected_components(sp.csr_matrix(edges, shape=(n, n)), directed=False)
-        self.labels = parts[self.labels]
+        self.labels = parts[self.labels].astype(np.int64)  # scipy's are int32: label n + label would overflow
 
 
 def _note(supports: Integers, seen: np.ndarray, joined: Components) -> None:

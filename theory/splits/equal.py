@@ -2,47 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from theory.splits.named import CHOICE, ORDER, _held, _stream
+from theory.splits.counts import count_trained
+from theory.splits.orders import CHOICE, ORDER, stream
 from theory.splits.pools import Listed
 from theory.splits.split import Split
 from theory.supports import Supports
 
 #: More supports than this are not listed (a few hundred MB), nor are masks of more modules than an integer has bits.
-MOST, BITS = 2**23, 62
+MOST, BITS = 2**23, 63
 
 
 def equal(supports: Supports, fraction: float, seed: int = 0) -> Split:
     """Hold out about floor(fraction T) supports, so that every module occurs in equally many training supports.
 
     The modules, in a random order, are put on a circle; supports are trained on together with all their rotations.
-    Orbits are drawn at random until no other fits; the fraction reached is ``split.fraction``. Raises ValueError where
-    there are too many supports or modules to list them, and where no orbit fits.
+    Such orbits have as many supports as a divisor of M says; the count nearest to T - floor(fraction T) that they add
+    up to is trained on (``split.fraction`` says which it is), of each size its share, drawn uniformly.
+    Raises ValueError for an impossible fraction, and for too many supports or modules to list them.
     """
     m = supports.modules
     if supports.count > MOST or m > BITS:
         raise ValueError(
             f"equal: {supports.count:,} supports of {m} modules; needs a list, of at most {MOST:,} and {BITS} modules"
         )
-    trained = supports.count - _held(supports, fraction)
-    ranks = np.arange(supports.count)
-    orbit = _orbits(supports, _stream(seed, CHOICE).permutation(m))
+    trained = count_trained("equal", supports, fraction, [(1, supports.count)])
+    orbit = _orbits(supports, stream(seed, CHOICE).permutation(m))
     _, which, sizes = np.unique(orbit, return_inverse=True, return_counts=True)
-    order = _stream(seed, ORDER).permutation(len(sizes))
-    fits = np.zeros(len(sizes), dtype=bool)
-    fits[order] = _fitting(sizes[order], trained)
-    chosen = fits[which]
-    if not chosen.any() or chosen.all():
-        least = int(sizes.min())
-        nearest = (supports.count - least if chosen.any() else least) / supports.count
-        raise ValueError(
-            f"fraction: {fraction:g} leaves {trained:,} training supports; supports come in orbits of {least} or more: "
-            f"the nearest possible fraction is {1 - nearest:.6g}"
-        )
+    generator, taken = stream(seed, ORDER), np.zeros(len(sizes), dtype=bool)
+    kinds, counts = np.unique(sizes, return_counts=True)
+    for size, count in zip(kinds, _shares(kinds.tolist(), counts.tolist(), trained), strict=True):
+        taken[generator.permutation(np.flatnonzero(sizes == size))[:count]] = True
+    chosen, ranks = taken[which], np.arange(supports.count)
     return Split("equal", supports, Listed(supports, ranks[chosen]), Listed(supports, ranks[~chosen]))
 
 
@@ -76,7 +72,7 @@ def _orbits(supports: Supports, places: NDArray[np.int64]) -> NDArray[np.uint64]
     m, one = np.uint64(supports.modules), np.uint64(1)
     full = (one << m) - one
     found = []
-    for rows in supports.chunks(2**20):
+    for rows in supports.chunks(2**17):
         bits = np.where(rows >= 0, one << places[rows].astype(np.uint64), np.uint64(0)).sum(axis=1, dtype=np.uint64)
         least = bits.copy()
         for _ in range(supports.modules - 1):
@@ -86,14 +82,34 @@ def _orbits(supports: Supports, places: NDArray[np.int64]) -> NDArray[np.uint64]
     return np.concatenate(found)
 
 
-def _fitting(sizes: NDArray[np.int64], total: int) -> NDArray[np.bool_]:
-    """Which of the sizes, taken in order, fit into the total: as many of the first as do, then what still fits."""
-    taken = np.cumsum(sizes) <= total
-    left = total - int(sizes[taken].sum())
-    for at in np.flatnonzero(~taken & (sizes <= left)):
-        if sizes[at] <= left:
-            taken[at] = True
-            left -= int(sizes[at])
-        if left < sizes.min():
-            break
-    return taken
+def _shares(sizes: list[int], counts: list[int], wanted: int) -> list[int]:
+    """How many orbits of each size (there are ``counts``) to take, so that the total is as near ``wanted`` as can be.
+
+    Never none and never all. Of the ways to get there the most proportional one, largest size first.
+    """
+    total = sum(size * count for size, count in zip(sizes, counts, strict=True))
+    reached = [1]  # bit t of entry i: t is a sum of orbits of the first i sizes
+    for size, count in zip(sizes, counts, strict=True):
+        bits, step = reached[-1], 1
+        while count:  # the steps 1, 2, 4, .. and a last one add up to every number up to count
+            step = min(step, count)
+            bits |= bits << (step * size)
+            count, step = count - step, 2 * step
+        reached.append(bits)
+    goal = next((t for t in _outwards(wanted, 1, total - 1) if reached[-1] >> t & 1), None)
+    if goal is None:
+        raise ValueError(f"equal: all {total} supports are rotations of one; use more modules or active ones")
+    shares, left = [], goal
+    for place in reversed(range(len(sizes))):
+        size, even = sizes[place], round(counts[place] * goal / total)
+        most = min(counts[place], left // size)
+        share = next(k for k in _outwards(even, 0, most) if reached[place] >> (left - size * k) & 1)
+        shares.append(share)
+        left -= size * share
+    return shares[::-1]
+
+
+def _outwards(centre: int, least: int, most: int) -> Iterator[int]:
+    """The numbers least..most, those nearest to the centre first."""
+    for gap in range(max(abs(centre - least), abs(most - centre)) + 1):
+        yield from (n for n in dict.fromkeys((centre - gap, centre + gap)) if least <= n <= most)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from theory.splits.conditions import conditions
-from theory.splits.orders import Order, Sizes
+from theory.splits.counts import count_trained
+from theory.splits.equal import equal
+from theory.splits.orders import CHOICE, COVER, ORDER, Integers, Order, Sizes, stream
 from theory.splits.pools import Stretch
-from theory.splits.split import Split, chain, cut, partition, put_in
-from theory.supports import Supports
-
-#: Streams of one seed: the modules that are singled out, the order, the cover.
-CHOICE, ORDER, COVER = range(3)
+from theory.splits.split import Split, chain, cut, joining, partition, put_in, star
+from theory.supports import Supports, _integer
 
 
 def random(supports: Supports, fraction: float, seed: int = 0, keep_single: bool = False) -> Split:
@@ -30,41 +28,45 @@ def random(supports: Supports, fraction: float, seed: int = 0, keep_single: bool
     some: list[Sizes] = [(k,) for k in sizes if k > 1 or not keep_single]
     single: list[Sizes] = [(1,)]
     segments = [some, single] if keep_single else [some]
-    return _by_front("random", supports, [range(supports.modules)], segments, fraction, seed)
+    kept = supports.modules if keep_single else 0
+    return _by_front("random", supports, [range(supports.modules)], segments, fraction, seed, chain, kept=kept)
 
 
 def popular(supports: Supports, fraction: float, seed: int = 0, modules: int = 1) -> Split:
     """Hold out floor(fraction T) supports, those without any of a few modules, drawn at random, first.
 
-    So what is trained on contains a popular module as often as it can. Connected as ``random`` is.
+    So as many training supports as can contain one of them. Connected as ``random`` is, by supports that all contain
+    one; only where those are more than are trained on, by ceil(M/K) of which few do.
     """
     chosen, groups = _single_out(supports, modules, seed)
     without, containing = _cells(supports, modules)
-    return _by_front("popular", supports, groups, [without, containing], fraction, seed, chosen)
+    return _by_front("popular", supports, groups, [without, containing], fraction, seed, star, chosen)
 
 
 def unpopular(supports: Supports, fraction: float, seed: int = 0, modules: int = 1) -> Split:
     """Hold out floor(fraction T) supports, those that contain one of a few modules, drawn at random, first.
 
-    A few with each stay in training: connected as ``random`` is.
+    As few as can be (for fewer than K modules: one) stay in training nevertheless: connected as ``random`` is.
     """
     chosen, groups = _single_out(supports, modules, seed)
     without, containing = _cells(supports, modules)
-    return _by_front("unpopular", supports, groups, [containing, without], fraction, seed, chosen)
+    return _by_front("unpopular", supports, groups, [containing, without], fraction, seed, chain, chosen)
 
 
 def non_compositional(supports: Supports, fraction: float | None = None, seed: int = 0, modules: int = 1) -> Split:
     """A few modules, drawn at random, are never seen in training; what contains one of them is held out.
 
     fraction: the share of all supports not to be trained on; of the supports without these modules, so many are left
-    unused. None: all of them are trained on. Raises ValueError for a smaller fraction than that.
+    unused, the others joined. None: all of them are trained on. Raises ValueError for a fraction that cannot be.
     """
     chosen, groups = _single_out(supports, modules, seed)
     without, containing = _cells(supports, modules)
     order = Order(groups, [containing, without], supports.active, [seed, ORDER])
-    held, most = (order.segments[i].count for i in (0, 1))
-    trained = _thinned("non-compositional", supports, fraction, most)
-    _cover_groups(order, trained, groups[1:], supports.active, seed)
+    held, trained = (segment.count for segment in order.segments)
+    if fraction is not None:
+        least = joining(supports.modules - modules, supports.active)
+        trained = count_trained("non-compositional", supports, fraction, [(least, trained)])
+    _join_groups(order, trained, groups[1:], supports.active, seed)
     return cut("non-compositional", supports, order, held, trained, chosen)
 
 
@@ -78,25 +80,25 @@ def disconnected(supports: Supports, fraction: float | None = None, seed: int = 
     m, k = supports.modules, supports.active
     if k < 2 or m < 2:
         raise ValueError(f"disconnected: modules meet in no task (modules = {m}, active = {k}); needs both at least 2")
-    inside = {a: Supports(a, min(a, k)).count + Supports(m - a, min(m - a, k)).count for a in range(m // 2, 0, -1)}
-    if fraction is None:
-        block = m // 2
-    else:
-        wanted = supports.count - _held(supports, fraction)
-        block = next((a for a, count in inside.items() if count >= wanted), 1)
-    trained = _thinned("disconnected", supports, fraction, inside[block])
-    modules = _stream(seed, CHOICE).permutation(m)
+    ranges = {a: _inside(a, m, k) for a in range(m // 2, 0, -1)}
+    block, trained = m // 2, ranges[m // 2][1]
+    if fraction is not None:
+        trained = count_trained("disconnected", supports, fraction, ranges.values())
+        block = next(a for a, (least, most) in ranges.items() if least <= trained <= most)
+    modules = stream(seed, CHOICE).permutation(m)
     groups = [sorted(modules[:block].tolist()), sorted(modules[block:].tolist())]
     within = [(a, b) for a in range(k + 1) for b in range(k + 1 - a) if (a == 0) != (b == 0)]
     across = [(a, b) for a in range(1, k) for b in range(1, k + 1 - a)]
     order = Order(groups, [across, within], k, [seed, ORDER])
-    _cover_groups(order, trained, groups, k, seed)
+    _join_groups(order, trained, groups, k, seed)
     return cut("disconnected", supports, order, order.segments[0].count, trained, tuple(groups[0]))
 
 
 def hotness(modules: int, trained: int, tested: int, seed: int = 0) -> Split:
     """Train on supports of 1 to ``trained`` modules, hold out those of ``trained`` + 1 to ``tested``."""
-    if not 1 <= trained < tested <= modules:
+    for name, value in (("modules", modules), ("trained", trained), ("tested", tested)):
+        _integer(value, name, least=1)
+    if not trained < tested <= modules:
         raise ValueError(f"hotness: need 1 <= trained < tested <= modules, got {trained}, {tested}, {modules}")
     supports = Supports(modules, tested)
     segments = [[(k,) for k in range(trained + 1, tested + 1)], [(k,) for k in range(1, trained + 1)]]
@@ -106,8 +108,6 @@ def hotness(modules: int, trained: int, tested: int, seed: int = 0) -> Split:
 
 def make(name: str, supports: Supports, fraction: float | None = None, seed: int = 0) -> Split:
     """The split of this name. Raises ValueError for an unknown name, for a fraction that is missing or impossible."""
-    from theory.splits.equal import equal
-
     makers: dict[str, Callable[..., Split]] = {
         "random": random,
         "equal": equal,
@@ -130,32 +130,34 @@ def _by_front(
     segments: list[list[Sizes]],
     fraction: float,
     seed: int,
+    join: Callable[[Integers, int], Integers],
     chosen: tuple[int, ...] = (),
+    kept: int = 0,
 ) -> Split:
-    """Hold out from the front of the order, and see to it that what is left is connected, or at least compositional."""
+    """Hold out from the front of the order, and see to it that what is left is connected, or at least compositional.
+
+    join: makes the cover, of the modules at random, those of the first group first: so one of them is the centre of a
+    star, or they are in as few supports of a chain as can be. kept: so many supports at the end, which show every
+    module if there are any, give way to nothing.
+    """
     order = Order(groups, segments, supports.active, [seed, ORDER])
-    held = _held(supports, fraction)
-    trained = supports.count - held
     m, k = supports.modules, supports.active
-    joining = -(-(m - 1) // (k - 1)) if k > 1 else m  # for K = 1 nothing joins two modules
-    covering = -(-m // k)
-    if trained < covering:
-        most = supports.count - covering
-        raise ValueError(
-            f"fraction: {fraction:g} leaves {trained:,} training supports; {m} modules need {covering}: "
-            f"at most {_below(most, supports.count):.6g}"
-        )
-    if not conditions(Stretch(order, held, order.count), m).connected:
-        cover = chain if k > 1 and joining <= trained else partition
-        put_in(order, trained, cover(np.arange(m), k, _stream(seed, COVER)))
-    return cut(name, supports, order, held, trained, chosen)
+    trained = count_trained(name, supports, fraction, [(kept or -(-m // k), order.count)])
+    if not conditions(Stretch(order, order.count - trained, order.count), m).connected:
+        generator = stream(seed, COVER)
+        modules = np.concatenate([generator.permutation(group) for group in groups])
+        if k > 1 and kept + joining(m, k) <= trained:
+            put_in(order, trained, join(modules, k))
+        elif not kept:
+            put_in(order, trained, partition(modules, k))
+    return cut(name, supports, order, order.count - trained, trained, chosen)
 
 
 def _single_out(supports: Supports, modules: int, seed: int) -> tuple[tuple[int, ...], list[list[int]]]:
     """Some modules drawn at random, and the two groups: these, and the others."""
-    if not 1 <= modules < supports.modules:
+    if not _integer(modules, "modules", least=1) < supports.modules:
         raise ValueError(f"modules: {modules} to single out; need 1 to {supports.modules - 1}")
-    order = _stream(seed, CHOICE).permutation(supports.modules)
+    order = stream(seed, CHOICE).permutation(supports.modules)
     groups = [sorted(order[:modules].tolist()), sorted(order[modules:].tolist())]
     return tuple(groups[0]), groups
 
@@ -168,56 +170,16 @@ def _cells(supports: Supports, modules: int) -> tuple[list[Sizes], list[Sizes]]:
     return without, containing
 
 
-def _cover_groups(order: Order, trained: int, groups: list[list[int]], active: int, seed: int) -> None:
+def _inside(block: int, modules: int, active: int) -> tuple[int, int]:
+    """The fewest and the most supports inside two blocks, of ``block`` and the other modules, each of them joined."""
+    blocks = (block, modules - block)
+    return sum(joining(b, active) for b in blocks), sum(Supports(b, min(b, active)).count for b in blocks)
+
+
+def _join_groups(order: Order, trained: int, groups: list[list[int]], active: int, seed: int) -> None:
     """Put a chain through each group into training, where what was drawn does not join it already."""
-    at = Stretch(order, order.count - trained, order.count)
-    found = conditions(at, order.modules)
+    found = conditions(Stretch(order, order.count - trained, order.count), order.modules)
     if found.decided and {tuple(g) for g in groups} == set(found.blocks):
         return
-    generator = _stream(seed, COVER)
-    chains = [
-        chain(np.array(g), active, generator) if active > 1 else partition(np.array(g), 1, generator) for g in groups
-    ]
-    needed = sum(map(len, chains))
-    if trained < needed:
-        raise ValueError(
-            f"fraction: only {trained:,} supports would be trained on; {needed} are needed to join the modules: "
-            f"use a smaller one"
-        )
-    put_in(order, trained, np.concatenate(chains))
-
-
-def _held(supports: Supports, fraction: float) -> int:
-    """floor(fraction T), the fraction read as the decimal that was written. ValueError unless 1 <= that < T."""
-    if isinstance(fraction, bool) or not 0 < fraction < 1:
-        raise ValueError(f"fraction: {fraction} must lie between 0 and 1, such as 0.25")
-    held = int(Fraction(str(float(fraction))) * supports.count)
-    if not 1 <= held < supports.count:
-        raise ValueError(
-            f"fraction: {fraction:g} of {supports.count:,} supports is none; need at least {1 / supports.count:.3g}"
-        )
-    return held
-
-
-def _thinned(name: str, supports: Supports, fraction: float | None, most: int) -> int:
-    """How many supports are trained on: all ``most``, or as the fraction says. ValueError where that is more."""
-    if fraction is None:
-        return most
-    trained = supports.count - _held(supports, fraction)
-    if trained > most:
-        raise ValueError(
-            f"fraction: {name} cannot train on {trained:,} supports, at most on {most:,}; "
-            f"the nearest possible fraction is {1 - most / supports.count:.6g}"
-        )
-    return trained
-
-
-def _below(held: int, count: int) -> float:
-    """A fraction of which floor(fraction count) is ``held``."""
-    return (held + 0.5) / count
-
-
-def _stream(seed: int, part: int) -> np.random.Generator:
-    if seed < 0:
-        raise ValueError(f"seed: {seed} must be an integer of at least 0")
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(part,)))
+    generator = stream(seed, COVER)
+    put_in(order, trained, np.concatenate([chain(generator.permutation(g), active) for g in groups]))

@@ -16,11 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from theory.supports import INT64_COUNTS, Supports
+from theory.supports import INT64_COUNTS, Supports, _integer
 
 Integers = NDArray[np.int64]
 #: Sizes of one cell: how many modules of each group.
 Sizes = tuple[int, ...]
+
+#: Streams of one seed: the modules that are singled out, the order, the cover.
+CHOICE, ORDER, COVER = range(3)
 
 #: Up to here a permutation is a table, drawn uniformly (8 MiB); above, a Feistel network.
 TABLE = 2**20
@@ -39,10 +42,8 @@ class Permutation:
             raise ValueError(
                 f"supports: {n:,} are too many to be split; at most 2^62: use fewer modules or active ones"
             )
-        if min(key) < 0:
-            raise ValueError(f"seed: {min(key)} must be an integer of at least 0")
         self.n = n
-        generator = np.random.default_rng(np.random.SeedSequence(list(key)))
+        generator = np.random.default_rng(np.random.SeedSequence([_integer(word, "seed", least=0) for word in key]))
         self._table = generator.permutation(n) if n <= TABLE else None
         self._half = np.uint64(((n - 1).bit_length() + 1) // 2)
         self._keys = generator.integers(2**64, size=ROUNDS, dtype=np.uint64)
@@ -82,6 +83,19 @@ class Permutation:
         if flip:
             left, right = right, left
         return (left << self._half) | right
+
+
+def stream(seed: int, part: int) -> np.random.Generator:
+    """The random numbers of one part of a split. Raises ValueError unless seed is an integer >= 0."""
+    return np.random.default_rng(np.random.SeedSequence(_integer(seed, "seed", least=0), spawn_key=(part,)))
+
+
+def canonical(supports: Any, modules: int) -> tuple[Integers, Integers]:
+    """Supports (n, width) of any size with -1 first and ascending, and their sizes (n,).
+
+    Raises ValueError for rows that are no supports, as Supports.rank does.
+    """
+    return Supports(modules, modules)._checked(supports)
 
 
 def _hash(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -156,8 +170,7 @@ class Order:
 
         Raises ValueError for rows that are no supports, as Supports.rank does.
         """
-        rows = np.sort(np.asarray(supports), axis=1)
-        Supports(self.modules, self.modules).masks(rows)  # refuses what is no support
+        rows, _ = canonical(supports, self.modules)
         sizes = np.stack([((self._of[rows] == g) & (rows >= 0)).sum(axis=1) for g in range(len(self.groups))], axis=1)
         found = np.full(len(rows), -1, dtype=np.int64)
         for number, segment in enumerate(self.segments):

@@ -9,15 +9,18 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from theory.splits.orders import Integers, Order
-from theory.supports import Supports
+from theory.splits.orders import Integers, Order, canonical
+from theory.supports import Supports, _integer
 
 #: ``listed`` refuses more supports than this unless told otherwise.
 LISTED = 2**22
 
 
 class Pool(Protocol):
-    """Some of the supports of a family. Arrays of supports are (n, width), rows ascending, padded with -1."""
+    """Some of the supports of a family. Arrays of supports are (n, width), rows ascending, padded with -1.
+
+    Every method raises ValueError for numbers, sizes and supports that cannot be.
+    """
 
     @property
     def count(self) -> int:
@@ -27,7 +30,7 @@ class Pool(Protocol):
         """The supports with these numbers, each in 0..count-1: (n,) -> (n, width)."""
 
     def contains(self, supports: Any) -> NDArray[np.bool_]:
-        """Which of the supports (n, ..) belong to the pool: (n,)."""
+        """Which of the supports (n, ..), of any size and order, belong to the pool: (n,)."""
 
     def sample(self, n: int, generator: np.random.Generator) -> Integers:
         """n of them, uniform, with replacement: (n, width). ValueError for an empty pool."""
@@ -50,16 +53,23 @@ class _Numbered:
     def sample(self, n: int, generator: np.random.Generator) -> Integers:
         if not self.count:
             raise ValueError("supports: there are none to draw from")
-        return self.at(generator.integers(self.count, size=n))
+        return self.at(generator.integers(self.count, size=_integer(n, "n", least=0)))
 
     def chunks(self, size: int) -> Iterator[Integers]:
-        for start in range(0, self.count, size):
-            yield self.at(np.arange(start, min(start + size, self.count)))
+        starts = range(0, self.count, _integer(size, "size", least=1))
+        return (self.at(np.arange(start, min(start + size, self.count))) for start in starts)
 
     def listed(self, limit: int = LISTED) -> Integers:
         if self.count > limit:
             raise ValueError(f"supports: {self.count:,} are not listed; at most {limit:,}: draw some, or use chunks")
         return self.at(np.arange(self.count))
+
+    def _inside(self, numbers: Integers) -> Integers:
+        numbers = np.asarray(numbers, dtype=np.int64)
+        wrong = numbers[(numbers < 0) | (numbers >= self.count)]
+        if wrong.size:
+            raise ValueError(f"numbers: {wrong[0]} must lie in 0..{self.count - 1}")
+        return numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +85,7 @@ class Stretch(_Numbered):
         return self.stop - self.start
 
     def at(self, numbers: Integers) -> Integers:
-        return self.order.supports(self.start + np.asarray(numbers))
+        return self.order.supports(self.start + self._inside(numbers))
 
     def contains(self, supports: Any) -> NDArray[np.bool_]:
         places = self.order.places(supports)
@@ -94,11 +104,13 @@ class Listed(_Numbered):
         return len(self.ranks)
 
     def at(self, numbers: Integers) -> Integers:
-        return self.supports.unrank(self.ranks[np.asarray(numbers, dtype=np.int64)])
+        return self.supports.unrank(self.ranks[self._inside(numbers)])
 
     def contains(self, supports: Any) -> NDArray[np.bool_]:
-        ranks = self.supports.rank(supports)
-        if not len(self.ranks):
-            return np.zeros(len(ranks), dtype=bool)
-        at = np.minimum(np.searchsorted(self.ranks, ranks), len(self.ranks) - 1)
-        return self.ranks[at] == ranks
+        rows, sizes = canonical(supports, self.supports.modules)
+        found = sizes <= self.supports.active
+        if len(self.ranks):
+            ranks = self.supports.rank(rows[found])
+            at = np.minimum(np.searchsorted(self.ranks, ranks), len(self.ranks) - 1)
+            found[found] = self.ranks[at] == ranks
+        return found & bool(len(self.ranks))

@@ -13,7 +13,7 @@ from theory.splits.pools import Pool, Stretch
 from theory.supports import Supports
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Split:
     """The supports of a family, cut into those trained on, those held out, and those left unused.
 
@@ -46,6 +46,9 @@ class Split:
         unused = f", {self.unused:,} unused" if self.unused else ""
         return f"{self.name}: {counts}{unused} of {self.supports.count:,}; {self.conditions}"
 
+    def __repr__(self) -> str:
+        return f"<Split {self}>"
+
 
 def cut(
     name: str, supports: Supports, order: Order, held_out: int, trained: int, chosen: tuple[int, ...] = ()
@@ -67,21 +70,29 @@ def put_in(order: Order, trained: int, wanted: Integers) -> None:
     order.cover = wanted
 
 
-def chain(modules: Integers, active: int, generator: np.random.Generator) -> Integers:
-    """Fewest supports that join all the modules: each new one shares a module with the last, (n, active).
-
-    There are ceil((m - 1)/(K - 1)), at least 1; claim C15 says that fewer cannot do. Needs K >= 2 for m >= 2.
-    """
-    return _cover(generator.permutation(modules), active, max(active - 1, 1))
+def joining(modules: int, active: int) -> int:
+    """Fewest supports that join so many modules (claim C15); for K = 1, where nothing does, that show each of them."""
+    return max(-(-(modules - 1) // (active - 1)), 1) if active > 1 else modules
 
 
-def partition(modules: Integers, active: int, generator: np.random.Generator) -> Integers:
+def chain(modules: Integers, active: int) -> Integers:
+    """Fewest supports that join the modules: windows (n, active) on their order, each sharing one with the last."""
+    return _windows(modules, active, max(active - 1, 1))
+
+
+def star(modules: Integers, active: int) -> Integers:
+    """As few supports, (n, active), that join the modules: all contain the first. Needs K >= 2 and two modules."""
+    others = _windows(modules[1:], active - 1, active - 1)
+    return np.insert(others, 0, modules[0], axis=1)
+
+
+def partition(modules: Integers, active: int) -> Integers:
     """Fewest supports in which every module occurs: ceil(m/K) of them, (n, active)."""
-    return _cover(generator.permutation(modules), active, active)
+    return _windows(modules, active, active)
 
 
-def _cover(modules: Integers, active: int, step: int) -> Integers:
-    """Windows of ``active`` modules, ``step`` apart."""
+def _windows(modules: Integers, active: int, step: int) -> Integers:
+    """Windows of ``active`` modules, ``step`` apart; the last is padded with -1."""
     starts = np.arange(0, max(len(modules) - (active - step), 1), step)
     at = starts[:, None] + np.arange(active)
     return np.where(at < len(modules), np.append(modules, -1)[np.minimum(at, len(modules))], -1)

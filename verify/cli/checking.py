@@ -56,7 +56,7 @@ class Options:
         if self.teacher is not None:
             fixed = ("family", "modules", "active", "inputs", "hidden", "outputs", "weights")
             self._refuse("the file of --teacher says that already", *fixed)
-            return [_load(self.teacher)]
+            return [load_teacher(self.teacher)]
         active = self.active or 3
         if self.family == "words":
             self._refuse(
@@ -103,7 +103,8 @@ class Options:
             raise ValueError(f"{', '.join(given)}: {because}; leave it out")
 
 
-def _load(path: str) -> Hyperteacher:
+def load_teacher(path: str) -> Hyperteacher:
+    """The hyperteacher of a file; ValueError, one line that names the file, for anything else."""
     if Path(path).is_dir():
         raise ValueError(f"{path}: is a folder; give a .npz or .safetensors file of a hyperteacher")
     try:
@@ -173,7 +174,7 @@ def measured_by(arguments: list[str]) -> list[Row]:
     "--points", type=options.AT_LEAST_ONE, metavar="N", help=f"Points to search a row.  [default: {POINTS:,}]"
 )
 @click.option("--thorough", is_flag=True, help=f"A longer search: {POINTS_THOROUGH:,} points unless --points is given.")
-@options.common
+@options.common()
 @click.pass_context
 def check(context: click.Context, **given: Any) -> int:
     """Build networks, count their neurons, and try to break their bounds.

@@ -9,6 +9,7 @@ from importlib import metadata
 import click
 
 from verify.cli.checking import check
+from verify.cli.comparing import compare
 from verify.cli.documents import version
 from verify.cli.listing import claims
 
@@ -69,3 +70,4 @@ def cli(context: click.Context) -> None:
 
 cli.add_command(check)
 cli.add_command(claims)
+cli.add_command(compare)

@@ -51,7 +51,7 @@ def refresh(keys: list[str], seed: int, quiet: bool, path: Path | None = None) -
 @click.option(
     "--refresh", "anew", is_flag=True, help="Prove and measure anew, and rewrite the stored table (a minute)."
 )
-@options.common
+@options.common()
 def claims(keys: tuple[str, ...], anew: bool, quiet: bool, json_path: str | None, seed: int, **_: Any) -> int:
     """List the claims with their evidence; with a KEY such as C3, all that is known of it.
 

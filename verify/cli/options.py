@@ -61,9 +61,9 @@ EPSILONS = _Several("a finite number above 0", "1e-2,1e-3", _positive)
 AT_LEAST_ONE = click.IntRange(min=1)
 
 
-def common(command: Callable[..., Any]) -> Callable[..., Any]:
+def common(dtype: str = "float64") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The options that every command takes: --seed, --device, --dtype, --quiet, --json."""
-    for option in (
+    shared = (
         click.option(
             "--json", "json_path", metavar="FILE", help="Also write a JSON file; - for stdout, then no table."
         ),
@@ -71,7 +71,7 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--dtype",
             type=click.Choice(list(DTYPES)),
-            default="float64",
+            default=dtype,
             show_default=True,
             help="Format in which networks are stored and evaluated.",
         ),
@@ -90,9 +90,14 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
             show_default=True,
             help="For the family and for the search.",
         ),
-    ):
-        command = option(command)
-    return command
+    )
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in shared:
+            command = option(command)
+        return command
+
+    return add
 
 
 def require_device(device: str) -> None:

@@ -48,7 +48,7 @@ _COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("memorise neurons", lambda row: whole(row["memorise_neurons"])),
     ("status", lambda row: row["status"]),
 )
-_TEXT = ("weights", "method", "route", "status", "claim", "title", "source", "state")
+_TEXT = ("weights", "method", "route", "status", "claim", "title", "source", "state", "split", "network")
 
 
 def render(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
