@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-NAMES = ("build_time", "search_throughput", "forward_pass")
+NAMES = ("build_time", "search_throughput", "forward_pass", "training")
 
 
 def main() -> int:

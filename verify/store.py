@@ -1,7 +1,8 @@
 """Results on disk: one row a run in an SQLite table, keyed by the run's configuration, and its network beside it.
 
-A folder holds ``runs.sqlite`` and ``networks/KEY.safetensors``. A row is written when its run has ended, in one
-transaction, so that a kill loses at most what was in flight, and several processes may write to one folder.
+A folder holds ``runs.sqlite``, ``networks/KEY.safetensors`` and ``checkpoints``. A row is written when its run has
+ended, in one transaction, so that a kill loses at most what was in flight, and several processes may write to one
+folder. The column ``version`` says which kofm wrote the row.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import hashlib
 import json
 import os
 import sqlite3
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -20,11 +22,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import nn
 
+from verify.cli.documents import version
+from verify.training.layers import Layer, layers_of, network_of_layers
+
 Row = dict[str, Any]
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS runs (
-    key TEXT PRIMARY KEY, kind TEXT NOT NULL, config TEXT NOT NULL, row TEXT NOT NULL,
+    key TEXT PRIMARY KEY, kind TEXT NOT NULL, config TEXT NOT NULL, row TEXT NOT NULL, version TEXT NOT NULL,
     written TEXT DEFAULT CURRENT_TIMESTAMP
 )
 """
@@ -32,8 +37,11 @@ CREATE TABLE IF NOT EXISTS runs (
 
 def key_of(config: Row) -> str:
     """A digest of a configuration (JSON types): the same for the same settings in any order."""
-    text = json.dumps(config, sort_keys=True, allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    return hashlib.sha256(_canonical(config).encode()).hexdigest()[:32]
+
+
+def _canonical(config: Row) -> str:
+    return json.dumps(config, sort_keys=True, allow_nan=False)
 
 
 class Store:
@@ -68,13 +76,15 @@ class Store:
         """The row of a finished run, or None."""
         with self._connection() as connection:
             found = connection.execute("SELECT row FROM runs WHERE key = ?", (key_of(config),)).fetchone()
-        return None if found is None else json.loads(found[0])
+            return None if found is None else json.loads(found[0])
 
     def put(self, kind: str, config: Row, row: Row) -> None:
         """Store the row of a run; one that was there is replaced. Raises ValueError for NaN and infinity."""
-        values = (key_of(config), kind, json.dumps(config, sort_keys=True), json.dumps(row, allow_nan=False))
+        values = [key_of(config), kind, _canonical(config), json.dumps(row, allow_nan=False), version()]
         with self._connection() as connection:
-            connection.execute("INSERT OR REPLACE INTO runs (key, kind, config, row) VALUES (?, ?, ?, ?)", values)
+            connection.execute(
+                "INSERT OR REPLACE INTO runs (key, kind, config, row, version) VALUES (?, ?, ?, ?, ?)", values
+            )
 
     def rows(self, kind: str | None = None) -> list[tuple[Row, Row]]:
         """(configuration, row) of all finished runs, of one kind or all, in the order of their keys."""
@@ -82,25 +92,28 @@ class Store:
             found = connection.execute(
                 "SELECT config, row FROM runs WHERE kind = ? OR ? IS NULL ORDER BY key", (kind, kind)
             ).fetchall()
-        return [(json.loads(config), json.loads(row)) for config, row in found]
+            return [(json.loads(config), json.loads(row)) for config, row in found]
 
-    def put_network(self, config: Row, network: nn.Sequential) -> None:
+    def put_network(self, config: Row, network: nn.Module) -> None:
         """Store a network of Linear and ReLU: weight_i (fan_out, fan_in), bias_i (fan_out,)."""
         path = self._network(config)
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
             temporary.write_bytes(save(tensors_of(network)))
             os.replace(temporary, path)
+        except OSError as reason:
+            raise ValueError(f"results: {path} cannot be written ({reason.strerror}); make room for it") from reason
         finally:
             temporary.unlink(missing_ok=True)
 
     def get_network(self, config: Row) -> nn.Sequential | None:
-        """The network stored for a configuration, or None where there is none, or a damaged one."""
+        """The network stored for a configuration, or None where there is none, or a damaged one (said on stderr)."""
         path = self._network(config)
         try:
             return network_of(load_file(path)) if path.is_file() else None
-        except (SafetensorError, ValueError, KeyError):
-            return None  # it is trained again
+        except (SafetensorError, ValueError, OSError) as reason:
+            print(f"kofm: {path} is not used ({str(reason).splitlines()[0]})", file=sys.stderr)
+            return None
 
     def _network(self, config: Row) -> Path:
         return self.networks / f"{key_of(config)}.safetensors"
@@ -111,17 +124,18 @@ class Store:
         try:
             with closing(sqlite3.connect(path, timeout=30)) as connection, connection:
                 yield connection
-        except sqlite3.DatabaseError as reason:
+        except (sqlite3.DatabaseError, json.JSONDecodeError) as reason:
             raise ValueError(
                 f"results: {path} is not usable ({reason}); move it away, or name another folder"
             ) from reason
 
 
-def tensors_of(network: nn.Sequential) -> dict[str, torch.Tensor]:
-    """weight_i (fan_out, fan_in) and bias_i (fan_out,) of the linear layers, in order."""
-    linears = [module for module in network if isinstance(module, nn.Linear)]
-    weights = {f"weight_{i}": linear.weight.detach().contiguous() for i, linear in enumerate(linears)}
-    return weights | {f"bias_{i}": linear.bias.detach().contiguous() for i, linear in enumerate(linears)}
+def tensors_of(network: nn.Module) -> dict[str, torch.Tensor]:
+    """weight_i (fan_out, fan_in) and bias_i (fan_out,) of a stack of Linear and ReLU. Raises ValueError for others."""
+    layers = enumerate(layers_of(network))
+    return {
+        f"{name}_{i}": t.contiguous() for i, layer in layers for name, t in zip(("weight", "bias"), layer, strict=True)
+    }
 
 
 def network_of(tensors: dict[str, torch.Tensor]) -> nn.Sequential:
@@ -139,7 +153,7 @@ def network_of(tensors: dict[str, torch.Tensor]) -> nn.Sequential:
     )
     if beyond:
         raise ValueError(f"weight_{layers}: not there, though {beyond[0]} is; number the layers 0, 1, ..")
-    modules: list[nn.Module] = []
+    found: list[Layer] = []
     width: int | None = None
     for i in range(layers):
         weight = tensors[f"weight_{i}"]
@@ -154,8 +168,6 @@ def network_of(tensors: dict[str, torch.Tensor]) -> nn.Sequential:
         for name, tensor in ((f"weight_{i}", weight), (f"bias_{i}", bias)):
             if not tensor.is_floating_point() or not bool(torch.isfinite(tensor).all()):
                 raise ValueError(f"{name}: holds NaN, infinite or whole numbers; need finite floats")
-        linear = nn.Linear(weight.shape[1], weight.shape[0], device="meta")
-        linear.weight, linear.bias = nn.Parameter(weight.clone()), nn.Parameter(bias.to(weight.dtype, copy=True))
-        modules += [linear, nn.ReLU()]
+        found.append((weight.clone(), bias.to(weight.dtype, copy=True)))
         width = weight.shape[0]
-    return nn.Sequential(*modules[:-1])
+    return network_of_layers(found)

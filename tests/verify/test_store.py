@@ -1,6 +1,7 @@
 """The table of results: keyed by the configuration, safe against kills, damage and bad folders."""
 
 import os
+import sqlite3
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from refusals import assert_refused
+from verify.cli.documents import version
 from verify.store import Store, key_of, network_of, tensors_of
 from verify.training import mlp
 
@@ -27,9 +29,11 @@ def test_rows_are_kept_by_configuration(tmp_path):
     with pytest.raises(ValueError):
         store.put("run", config, {"r2": float("nan")})
     assert store.get(config) == {"r2": 0.75}
+    with sqlite3.connect(tmp_path / "a" / "b" / "runs.sqlite") as connection:
+        assert {row[0] for row in connection.execute("SELECT version FROM runs")} == {version()}
 
 
-def test_networks_come_back_bit_for_bit(tmp_path):
+def test_networks_come_back_bit_for_bit(tmp_path, capfd):
     store, network = Store(tmp_path), mlp((3, 5, 4, 2), 1)
     assert store.get_network({"a": 1}) is None
     store.put_network({"a": 1}, network)
@@ -39,6 +43,8 @@ def test_networks_come_back_bit_for_bit(tmp_path):
     (path,) = store.networks.glob("*.safetensors")
     path.write_bytes(path.read_bytes()[:50])
     assert store.get_network({"a": 1}) is None  # damaged: trained again
+    message = capfd.readouterr().err
+    assert "is not used" in message and message.count("\n") == 1
 
 
 def test_two_processes_write_to_one_folder(tmp_path):
@@ -58,6 +64,14 @@ def test_refusals(tmp_path):
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "runs.sqlite").write_text("this is not a database, it is text of some length" * 40)
     assert_refused(lambda: Store(tmp_path / "bad"), ["not usable"])
+    store = Store(tmp_path / "good")
+    store.put("run", {"a": 1}, {"b": 2})
+    with sqlite3.connect(tmp_path / "good" / "runs.sqlite") as connection:
+        connection.execute("UPDATE runs SET row = '{\"b\": '")
+    assert_refused(lambda: store.get({"a": 1}), ["not usable"])
+    store.networks.rmdir()
+    assert_refused(lambda: store.put_network({"a": 1}, mlp((2, 3, 1), 0)), ["cannot be written"])
+    assert_refused(lambda: store.put_network({"a": 1}, torch.nn.Tanh()), ["Linear"])
     if os.geteuid() != 0:  # root may write anywhere
         (tmp_path / "shut").mkdir(mode=0o500)
         assert_refused(lambda: Store(tmp_path / "shut" / "x"), ["cannot be written"])
