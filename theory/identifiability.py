@@ -18,6 +18,8 @@ from theory.arithmetic import Array, as_exact
 from theory.domains import Tasks
 from theory.families.hyperteacher import Hyperteacher
 from theory.ranks import reduce_columns
+from theory.splits import split
+from theory.splits.split import joining
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def fewest_supports(modules: int, active: int) -> int:
         return 1
     if active == 1:
         raise ValueError("active: 1; tasks of one module each join no two modules")
-    return -(-(modules - 1) // (active - 1))
+    return joining(modules, active)
 
 
 def chain(modules: int, active: int) -> Array:
@@ -88,9 +90,8 @@ def chain(modules: int, active: int) -> Array:
 
     Each begins with the module that the one before ended with. ValueError as ``fewest_supports``.
     """
-    first = np.arange(fewest_supports(modules, active))[:, None] * (active - 1)
-    supports = first + np.arange(active)
-    return np.where(supports < modules, supports, -1)
+    fewest_supports(modules, active)
+    return split.chain(np.arange(modules), active)
 
 
 def fewest_tasks(domain: Tasks) -> tuple[int, int]:

@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from verify.checking import CheckResult, check
+    from verify.comparison import compare
     from verify.training import train
 
-__all__ = ["CheckResult", "check", "train"]
+__all__ = ["CheckResult", "check", "compare", "train"]
 
-_HOMES = {"CheckResult": "verify.checking", "check": "verify.checking", "train": "verify.training"}
+_HOMES = {
+    "CheckResult": "verify.checking",
+    "check": "verify.checking",
+    "compare": "verify.comparison",
+    "train": "verify.training",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Protocol
 
 import numpy as np
 
 from theory.arithmetic import Array, outward
 from theory.domains import Box, Domain, OneHot, Tasks
 from theory.families.family import Family
+from theory.splits.pools import Pool
 from verify.networks import Network, weights_of
 
 #: x to a task, where supports are few enough to allow it.
@@ -63,13 +63,6 @@ def _inner(values: Array, kind: type, up: bool) -> Array:
     wrong = near.astype(np.float64) < values if up else near.astype(np.float64) > values
     towards = kind(np.inf if up else -np.inf)
     return np.where(wrong, np.nextafter(near, towards), near).astype(np.float64)
-
-
-class Pool(Protocol):
-    """Some of the supports of a family: a split's training or held-out ones."""
-
-    def sample(self, n: int, generator: np.random.Generator) -> Array:
-        """n of them, (n, width), each row the modules of a support, padded with -1."""
 
 
 class Draws:

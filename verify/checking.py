@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from theory.families.family import Family
-from verify.candidates import Pool
+from theory.splits.pools import Pool
 from verify.error_search import search
 from verify.networks import Network, choose_device
 from verify.replay import Replayed, replay

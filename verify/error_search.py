@@ -15,7 +15,8 @@ import torch
 
 from theory.arithmetic import Array
 from theory.families.family import Family
-from verify.candidates import Draws, Pool, free_range, settle
+from theory.splits.pools import Pool
+from verify.candidates import Draws, free_range, settle
 from verify.networks import Network, Runner
 
 #: Rows of one chunk, at most.

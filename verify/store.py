@@ -22,8 +22,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import nn
 
-from verify.cli.documents import version
 from verify.training.layers import Layer, layers_of, network_of_layers
+from verify.version import version
 
 Row = dict[str, Any]
 

@@ -19,6 +19,7 @@ from constructions import METHODS
 from theory import Hyperteacher
 from verify.cli import checking, documents, main, rows
 from verify.cli.group import cli
+from verify.version import version
 
 ROOT = Path(__file__).resolve().parents[2]
 KOFM = [sys.executable, "-c", "import sys; from verify.cli import main; sys.exit(main())"]
@@ -84,7 +85,7 @@ def test_a_row_has_every_field_and_strict_numbers(tmp_path, capfd):
     out, err = capfd.readouterr()
     document = stored(path)
     assert (document["command"], document["seed"], document["complete"]) == ("kofm check", 0, True)
-    assert document["version"] == documents.version()
+    assert document["version"] == version()
     assert [(r["weights"], r["method"]) for r in document["rows"]] == [
         ("khot", "exact"),
         ("continuous", "shallow"),
@@ -373,7 +374,7 @@ def test_kofm_alone_help_version_and_unknown_commands(capfd):
     assert main(["--help"]) == 0
     assert capfd.readouterr().out == alone and "check" in alone and "claims" in alone
     assert main(["--version"]) == 0
-    assert documents.version() in capfd.readouterr().out
+    assert version() in capfd.readouterr().out
     refused(capfd, ["nonsense"], "nonsense", "check, claims")
     refused(capfd, ["--nonsense"], "--nonsense")
 

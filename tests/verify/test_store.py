@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from refusals import assert_refused
-from verify.cli.documents import version
 from verify.store import Store, key_of, network_of, tensors_of
 from verify.training import mlp
+from verify.version import version
 
 
 def test_rows_are_kept_by_configuration(tmp_path):

@@ -16,6 +16,7 @@ from theory.families.hyperteacher import WEIGHTS
 from verify.cli import documents, options, tables
 from verify.cli.progress import Steps
 from verify.cli.rows import Case, Row, fits, measure, verdict
+from verify.version import version
 
 MODULES = (4, 8, 16, 32, 64)
 EPS = 0.1
@@ -55,11 +56,12 @@ class Options:
         """The families to check, in order. ValueError for options that contradict one another."""
         if self.teacher is not None:
             fixed = ("family", "modules", "active", "inputs", "hidden", "outputs", "weights")
-            self._refuse("the file of --teacher says that already", *fixed)
+            options.refuse_given(self, "the file of --teacher says that already", *fixed)
             return [load_teacher(self.teacher)]
         active = self.active or 3
         if self.family == "words":
-            self._refuse(
+            options.refuse_given(
+                self,
                 "words have none (their sizes are --modules, --active, --inputs)",
                 "hidden",
                 "outputs",
@@ -96,11 +98,6 @@ class Options:
         if self.method is not None:
             return (self.method,)
         return ("shallow", "deep") if _continuous(family) else ("exact",)
-
-    def _refuse(self, because: str, *names: str) -> None:
-        given = [f"--{name}" for name in names if getattr(self, name) is not None]
-        if given:
-            raise ValueError(f"{', '.join(given)}: {because}; leave it out")
 
 
 def load_teacher(path: str) -> Hyperteacher:
@@ -208,7 +205,7 @@ def check(context: click.Context, **given: Any) -> int:
 def _document(asked: Options, given: dict[str, Any], rows: list[Row], total: int) -> dict[str, Any]:
     return {
         "command": "kofm check",
-        "version": documents.version(),
+        "version": version(),
         "seed": asked.seed,
         "options": {key: value for key, value in given.items() if key not in ("json_path", "quiet")},
         "complete": len(rows) == total,

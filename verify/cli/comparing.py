@@ -22,9 +22,12 @@ from verify.experiments import Case, Named, Plan
 from verify.foreign import Foreign, load_trained
 from verify.store import Store
 from verify.training import Settings
+from verify.version import version
 
 SPLITS = (("random", 0.25), ("random", 0.95), ("non-compositional", None))
 SEEDS, EPS, RESULTS = 3, 0.1, "kofm-results"
+#: Options that a file of a teacher or of a network fixes.
+SIZES = ("modules", "active", "inputs", "hidden", "outputs", "weights")
 #: Widths and depths that --full adds.
 WIDTHS_FULL = ((32, 32), (256, 256), (128,), (128, 128, 128))
 #: How many lines of progress a training makes where there is no terminal.
@@ -86,26 +89,20 @@ class Options:
     def cases(self) -> list[Case]:
         """The cases to compare on."""
         if self.teacher is not None:
-            self._refuse_sizes("the file of --teacher says that already")
+            options.refuse_given(self, "the file of --teacher says that already", *SIZES)
         return experiments.cases_of(self.family, self.split or SPLITS, self.run_seeds, self.encoding)
 
     def foreign_cases(self) -> tuple[list[Case], Foreign]:
         """The cases for a network from a file: the split stored with it, or those asked for."""
         assert self.trained is not None
         found = load_trained(self.trained)
-        self._refuse_sizes("the network of --trained comes with its sizes")
+        options.refuse_given(self, "the network of --trained comes with its sizes", *SIZES)
         family = load_teacher(self.teacher) if self.teacher is not None else found.family
         if family is None:
             raise ValueError(f"{self.trained}: holds no teacher (modules_0, readout, ..); name one with --teacher")
         if found.split is not None and self.split is None:
             return [Case(family, found.split, self.seed, self.encoding)], found
         return experiments.cases_of(lambda _: family, self.split or SPLITS, self.run_seeds, self.encoding), found
-
-    def _refuse_sizes(self, because: str) -> None:
-        names = ("modules", "active", "inputs", "hidden", "outputs", "weights")
-        given = [f"--{name}" for name in names if getattr(self, name) is not None]
-        if given:
-            raise ValueError(f"{', '.join(given)}: {because}; leave it out")
 
 
 class _Splits(click.ParamType):
@@ -274,7 +271,7 @@ def _document(
 ) -> dict[str, Any]:
     return {
         "command": "kofm compare",
-        "version": documents.version(),
+        "version": version(),
         "seed": asked.seed,
         "options": {key: value for key, value in given.items() if key not in ("json_path", "quiet")},
         "complete": complete,

@@ -9,21 +9,12 @@ from __future__ import annotations
 import json
 import math
 import os
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 STDOUT = "-"
-
-
-def version() -> str:
-    """The installed version of kofm."""
-    try:
-        return metadata.version("kofm")
-    except metadata.PackageNotFoundError:
-        return "0+not-installed"
 
 
 def clean(value: Any) -> Any:

@@ -10,8 +10,8 @@ import click
 
 from verify.cli.checking import check
 from verify.cli.comparing import compare
-from verify.cli.documents import version
 from verify.cli.listing import claims
+from verify.version import version
 
 GROUP = "kofm.commands"
 

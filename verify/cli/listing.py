@@ -13,21 +13,22 @@ from verify import evidence
 from verify.cli import documents, options, tables
 from verify.cli.progress import Steps
 from verify.evidence import Record
+from verify.version import version
 
 
 def collect(keys: list[str], quiet: bool) -> list[Record]:
     """All evidence for the claims, anew: symbolic steps, then the measured rows."""
-    version = documents.version()
+    installed = version()
     measurements = [m for m in evidence.MEASUREMENTS if m.claim in keys]
     records: list[Record] = []
     with Steps(evidence.REFRESH, [1.0] * len(keys) + [8.0] * len(measurements), quiet) as steps:
         for key in keys:
             steps.begin(f"{key} steps")
-            records += evidence.symbolic_records(CLAIMS[key], version)
+            records += evidence.symbolic_records(CLAIMS[key], installed)
             steps.end("done")
         for measurement in measurements:
             steps.begin(f"{measurement.claim} measured")
-            found = evidence.measured_records(measurement, version)
+            found = evidence.measured_records(measurement, installed)
             records += found
             steps.end(", ".join(record["state"] for record in found))
     return records
@@ -41,7 +42,7 @@ def refresh(keys: list[str], seed: int, quiet: bool, path: Path | None = None) -
     kept = [] if everything else [r for r in evidence.load(path) if r["claim"] not in keys]
     records = kept + collect(keys, quiet)
     records.sort(key=lambda record: list(CLAIMS).index(record["claim"]) if record["claim"] in CLAIMS else len(CLAIMS))
-    document = {"command": evidence.REFRESH, "version": documents.version(), "seed": seed, "records": records}
+    document = {"command": evidence.REFRESH, "version": version(), "seed": seed, "records": records}
     documents.write(path, document)
     return records
 
@@ -64,7 +65,7 @@ def claims(keys: tuple[str, ...], anew: bool, quiet: bool, json_path: str | None
         documents.require_writable(str(json_path))
     records = refresh(chosen, 0, quiet) if anew else evidence.load()
     rows = [_row(CLAIMS[key], records) for key in chosen]
-    document = {"command": "kofm claims", "version": documents.version(), "seed": seed, "rows": rows}
+    document = {"command": "kofm claims", "version": version(), "seed": seed, "rows": rows}
     if json_path == documents.STDOUT:
         click.echo(documents.dumps(document), nl=False)
         return 0

@@ -100,6 +100,13 @@ def common(dtype: str = "float64") -> Callable[[Callable[..., Any]], Callable[..
     return add
 
 
+def refuse_given(asked: Any, because: str, *names: str) -> None:
+    """Raises ValueError, one line, where one of these options was given (is not None in ``asked``)."""
+    given = [f"--{name}" for name in names if getattr(asked, name) is not None]
+    if given:
+        raise ValueError(f"{', '.join(given)}: {because}; leave it out")
+
+
 def require_device(device: str) -> None:
     """Raises click.BadParameter if the device is not there."""
     if device == "cuda" and not torch.cuda.is_available():
