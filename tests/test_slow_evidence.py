@@ -1,5 +1,7 @@
 """Slow evidence, one command: `make slow`. Larger searches, larger networks, more random families."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -63,3 +65,28 @@ def test_approximations_of_many_circuits(circuit, method, eps):
     exact = np.array([family.exact(a, b) for a, b in zip(x, z, strict=True)])
     assert np.abs(values - exact).max() <= net.guaranteed_error + net.rounding_error
     assert net.guaranteed_error <= eps
+
+
+def test_training_composes_where_the_split_allows_it_and_the_constructed_network_always(tmp_path, capfd):
+    """`kofm compare` with its defaults, in seven minutes: the paper's claim at laptop scale, with intervals."""
+    path = tmp_path / "compare.json"
+    assert main(["compare", "--results", str(tmp_path / "results"), "--json", str(path), "--quiet"]) == 0
+    document = json.loads(path.read_text())
+    summary = {(entry["split"], entry["network"]): entry for entry in document["summary"]}
+    trained = {split: entry for (split, network), entry in summary.items() if network == "trained 2 x 128"}
+    assert set(trained) == {"random 25 %", "random 95 %", "module never seen"}
+    for split, entry in trained.items():
+        held_out = entry["r2_pooled_held_out"]
+        assert held_out["n"] == 3 and entry["r2_pooled_train"]["least"] >= 0.99
+        assert held_out["median"] >= 0.98 if split == "random 25 %" else held_out["median"] <= 0.8
+        exact = summary[split, "exact"]
+        assert exact["status"] == "holds" and exact["guaranteed"] == [0, 0]
+        assert exact["sup_held_out"]["most"] <= exact["rounding"][0]
+    # Claim C14: the exact network solves all tasks; its first hidden layer reveals z, its last one does not.
+    rows = [row for row in document["rows"] if row["network"] == "exact"]
+    first, last = ([_decoded(row, layer) for row in rows] for layer in (0, 1))
+    assert len(rows) == 9 and np.median(first) > 0.95 and np.median(last) < 0.1
+
+
+def _decoded(row, layer):
+    return next(probe["r2"] for probe in row["decodability"] if probe["layer"] == layer)

@@ -21,11 +21,9 @@ from theory.arithmetic import as_float
 from theory.domains import Tasks
 from theory.encodings import Encoding
 from theory.splits import Split
-from verify.comparison import Measures, Row, baseline_rows, draw, measure, predictor
-from verify.metrics import evaluate
+from verify.comparison import Measures, Row, baseline_rows, measure
 from verify.store import Store
 from verify.training import Run, Settings, Trained, mlp, train
-from verify.width_search import smallest_width
 
 #: Bumped where a change of the code changes what is stored under a configuration.
 VERSION = 1
@@ -33,9 +31,6 @@ VERSION = 1
 MEMORISED = 20_000
 #: From what a network starts: random weights, or those of the exact construction.
 STARTS = ("random", "exact")
-
-#: The held-out R2 that the smallest width must reach, and the numbers of modules at which it is looked for.
-TARGET, MODULES_SEARCHED = 0.95, (6, 8, 10)
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,6 +198,11 @@ def trained(
     return [found[i] for i in range(len(cases))]
 
 
+def untrained_of(cases: Sequence[Case], plan: Plan, store: Store) -> list[Case]:
+    """The cases in which a plan's network is not in the store yet."""
+    return [case for case in cases if store.get(training_config(case, plan)) is None]
+
+
 def initial_of(case: Case, plan: Plan) -> nn.Sequential | None:
     """What a plan starts from in a case: the exact network's weights, or None for random ones."""
     return build(case.family, method="exact", dtype=torch.float32).as_sequential() if plan.start == "exact" else None
@@ -278,33 +278,6 @@ def cases_of(
         for name, fraction in asked:
             found.append(Case(of, splits.make(name, of.z_domain.supports, fraction, seed), seed, encoding))
     return found
-
-
-def smallest_width_of(cases: Sequence[Case], settings: Settings, store: Store, device: str = "auto") -> Row:
-    """The smallest width of two hidden layers with median held-out R2 >= TARGET, beside the exact network's neurons."""
-
-    def score(width: int) -> float:
-        nets = trained(cases, Plan(replace(settings, widths=(width, width))), store, device=device)
-        return float(np.median([held_out_r2(case, net) for case, net in zip(cases, nets, strict=True)]))
-
-    found, family = smallest_width(score, TARGET), cases[0].family
-    return {
-        "modules": family.modules,
-        "target": TARGET,
-        "width": found.width,
-        "neurons": None if found.width is None else 2 * found.width,
-        "exact_neurons": None if family.weights == "continuous" else build(family, method="exact").neurons,
-        "tried": {str(width): value for width, value in found.tried.items()},
-        "seeds": len(cases),
-    }
-
-
-def held_out_r2(case: Case, net: nn.Sequential) -> float:
-    """Pooled R2 on held-out tasks."""
-    generator = np.random.default_rng(np.random.SeedSequence(case.seed, spawn_key=(9,)))
-    z = draw(case.family, case.split.held_out, 512, generator)
-    found = evaluate(predictor(net, case.encoding, case.seed), case.family, z, 64, generator)
-    return -np.inf if found.scores.r2_pooled is None else found.scores.r2_pooled
 
 
 def distance_moved(before: nn.Sequential, after: nn.Sequential) -> float:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import nn
 
@@ -13,11 +14,13 @@ from constructions.mlp import SparseLinear
 from verify.activations import require_stack
 from verify.networks import weights_of
 
+Matrix: TypeAlias = torch.Tensor | sp.csr_array
+
 #: Spectral norms are computed up to this many entries; above, sqrt(|W|_1 |W|_inf), which is never below.
 SPECTRAL = 2**22
 #: Slack for the rounding of the singular values in float64.
 ROUNDING = 1e-9
-#: Points at which gradients are taken, at most, and entries of the arrays that this takes.
+#: Points at which gradients are taken, at most; entries of the arrays that this takes, and of a matrix made dense.
 POINTS, ENTRIES = 256, 2**25
 
 
@@ -53,16 +56,16 @@ def norms(net: nn.Module, rows: torch.Tensor, split: int) -> Norms:
     Raises ValueError for other networks.
     """
     stack = require_stack(net)
-    pairs = [tuple(t.double().cpu() for t in weights_of(module)) for module, _ in stack]
-    dense = [w.to_dense() if w.layout == torch.sparse_csr else w for w, _ in pairs]
-    above = float(np.prod([operator_norm(w) for w in dense[1:]]))
-    steep_z, steep_x = _steepest(stack, dense, [b for _, b in pairs], rows.double().cpu()[:POINTS], split)
+    pairs = [[t.detach().double().cpu() for t in weights_of(module)] for module, _ in stack]
+    weights, biases = [_matrix(w) for w, _ in pairs], [b for _, b in pairs]
+    above = float(np.prod([operator_norm(w) for w in weights[1:]]))
+    steep_z, steep_x = _steepest(stack, weights, biases, rows.double().cpu()[:POINTS], split)
     noise = (_forward(stack, rows.cpu(), torch.float32).double() - _forward(stack, rows.cpu(), torch.float64)).abs()
     return Norms(
-        frobenius=tuple(float(w.norm()) for w in dense),
-        max_weight=max(float(t.abs().max()) for t in [*dense, *(b for _, b in pairs)]),
-        lipschitz_x=above * operator_norm(dense[0][:, split:]),
-        lipschitz_z=above * operator_norm(dense[0][:, :split]),
+        frobenius=tuple(float(_values(w).norm()) for w in weights),
+        max_weight=max(float(t.abs().max()) for t in [*map(_values, weights), *biases] if t.numel()),
+        lipschitz_x=above * operator_norm(weights[0][:, split:]),
+        lipschitz_z=above * operator_norm(weights[0][:, :split]),
         steepest_x=steep_x,
         steepest_z=steep_z,
         noise_rms=float(noise.square().mean().sqrt()),
@@ -70,26 +73,42 @@ def norms(net: nn.Module, rows: torch.Tensor, split: int) -> Norms:
     )
 
 
-def operator_norm(weight: torch.Tensor) -> float:
+def operator_norm(weight: Matrix) -> float:
     """An upper bound of the spectral norm of a float64 matrix: that norm itself, up to rounding, where it is small."""
     if 0 in weight.shape:
         return 0.0
-    if weight.numel() <= SPECTRAL:
-        return float(torch.linalg.matrix_norm(weight, 2)) * (1 + ROUNDING * max(weight.shape))
-    size = weight.abs()
-    return float((size.sum(dim=0).max() * size.sum(dim=1).max()).sqrt()) * (1 + ROUNDING * max(weight.shape))
+    slack = 1 + ROUNDING * max(weight.shape)
+    if isinstance(weight, torch.Tensor) and weight.numel() <= SPECTRAL:
+        return float(torch.linalg.matrix_norm(weight, 2)) * slack
+    size = abs(weight)
+    return float((size.sum(0).max() * size.sum(1).max()) ** 0.5) * slack
+
+
+def _matrix(weight: torch.Tensor) -> Matrix:
+    """Dense, or, where that would take too much memory, scipy's compressed rows."""
+    if weight.layout != torch.sparse_csr:
+        return weight
+    if weight.numel() <= ENTRIES:
+        return weight.to_dense()
+    parts = (weight.values(), weight.col_indices(), weight.crow_indices())
+    return sp.csr_array(tuple(part.numpy() for part in parts), shape=tuple(weight.shape))
+
+
+def _values(weight: Matrix) -> torch.Tensor:
+    return weight if isinstance(weight, torch.Tensor) else torch.from_numpy(weight.data)
 
 
 def _steepest(
     stack: list[tuple[nn.Module, bool]],
-    weights: list[torch.Tensor],
+    matrices: list[Matrix],
     biases: list[torch.Tensor],
     rows: torch.Tensor,
     split: int,
 ) -> tuple[float | None, float | None]:
     """Largest spectral norm of the Jacobian by z and by x, over the rows."""
-    outputs, widest = weights[-1].shape[0], max(max(w.shape) for w in weights)
-    if outputs * widest > ENTRIES:
+    outputs, widest = matrices[-1].shape[0], max(max(w.shape) for w in matrices)
+    weights = [w for w in matrices if isinstance(w, torch.Tensor)]
+    if outputs * widest > ENTRIES or len(weights) < len(matrices):
         return None, None
     found = [0.0, 0.0]
     step = max(1, ENTRIES // (outputs * widest))

@@ -275,6 +275,11 @@ def test_hotness():
     split = splits.hotness(6, 2, 4)
     assert listed(split.train) == set(Supports(6, 2))
     assert listed(split.held_out) == set(Supports(6, 4)) - set(Supports(6, 2))
+    named = splits.make("hotness", Supports(6, 2))
+    assert listed(named.train) == set(Supports(6, 2))
+    assert listed(named.held_out) == set(Supports(6, 6)) - set(Supports(6, 2))
+    assert_refused(lambda: splits.make("hotness", Supports(6, 2), 0.5), ["so give none"])
+    assert_refused(lambda: splits.make("hotness", Supports(3, 3)), ["trained < tested"])
 
 
 def test_a_random_split_is_uniform():

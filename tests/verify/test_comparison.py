@@ -15,7 +15,7 @@ from torch import nn
 from constructions import build
 from refusals import assert_refused
 from theory import Hyperteacher, Supports, Words, encodings, splits
-from verify import check, compare, experiments
+from verify import check, compare, experiments, searches
 from verify.cli import main
 from verify.cli.comparison_tables import report, summarise
 from verify.comparison import Encoded, Measures, measure
@@ -23,7 +23,6 @@ from verify.experiments import Case, Plan, distance_moved, interval
 from verify.foreign import load_trained
 from verify.store import Store
 from verify.training import Settings, mlp
-from verify.width_search import smallest_width
 
 TRAINED = Path(__file__).parents[1] / "data" / "trained"
 FAMILY = Hyperteacher.sample(5, 2, 3, (4,), 2, "discrete", seed=0)
@@ -150,20 +149,53 @@ def test_training_from_the_exact_weights(tmp_path):
     (net,) = experiments.trained([case], plan, Store(tmp_path))
     before = experiments.initial_of(case, plan)
     assert 0 < distance_moved(before, net) < 1e-3 and distance_moved(before, before) == 0
+    named = experiments.Named(plan.name, "trained", {}, net, before)
+    rows = list(experiments.rows_of(case, [named], None, QUICK, "cpu"))
+    assert rows[0]["moved"] == distance_moved(before, net) and rows[1]["moved"] is None
+    assert "Training from the exact weights" in report(rows)
+    assert "Training from the exact weights" not in report(rows[1:])
     assert measure(FAMILY, SPLIT, "from exact", net, None, QUICK, 0, "cpu")["held_out"]["r2_pooled"] > 0.999
 
 
 @given(st.integers(2, 512), st.integers(1, 4))
-def test_the_smallest_width_is_found_to_its_resolution(enough, least):
-    found = smallest_width(lambda width: float(width >= enough), 1.0, least=least)
-    assert found.width >= enough and found.width - enough <= max(1, found.width // 8, least - enough)
-    assert all((width >= enough) is (score == 1.0) for width, score in found.tried.items())
+def test_the_smallest_number_is_found_to_its_resolution(enough, least):
+    found = searches.smallest(lambda number: float(number >= enough), 1.0, least=least)
+    assert found.value >= enough and found.value - enough <= max(1, found.value // 8, least - enough)
+    assert all((number >= enough) is (score == 1.0) for number, score in found.tried.items())
+    assert min(found.tried) == least
 
 
-def test_no_width_is_said_and_bad_ranges_are_refused():
-    found = smallest_width(lambda width: 0.0, 1.0, most=20)
-    assert found.width is None and max(found.tried) == 20
-    assert_refused(lambda: smallest_width(lambda w: 0.0, 1.0, least=5, most=4), ["need 1 <= least <= most"])
+def test_no_number_is_said_and_bad_ranges_are_refused():
+    found = searches.smallest(lambda number: -math.inf, 1.0, most=20)
+    assert found.value is None and max(found.tried) == 20 and set(found.scores.values()) == {None}
+    assert_refused(lambda: searches.smallest(lambda n: 0.0, 1.0, least=5, most=4), ["need 1 <= least <= most"])
+
+
+def test_the_searches_train_at_every_number_and_stop_at_the_first_that_is_enough(tmp_path, monkeypatch):
+    store, seen = Store(tmp_path), []
+    monkeypatch.setattr(searches, "trained", lambda cases, plan, store, device: seen.append((cases, plan)) or [None])
+
+    def score(case, net):  # enough: 24 neurons a layer, or 8 training supports
+        return 1.0 if seen[-1][1].settings.widths[0] >= 24 and case.split.train.count >= 8 else 0.0
+
+    monkeypatch.setattr(searches, "held_out_r2", score)
+    case = Case(FAMILY, splits.random(Supports(5, 2), 0.4, 0), 0)  # 9 of 15 trained on
+    width = searches.smallest_width_of([case], TINY, store)
+    assert width["width"] == 24 and width["neurons"] == 48 and width["exact_neurons"] == build(FAMILY).neurons
+    assert width["tried"] == {"2": 0, "4": 0, "8": 0, "16": 0, "32": 1, "24": 1, "20": 0, "22": 0}
+    found = searches.fewest_supports_of(lambda s: FAMILY, [0], "identity", replace(TINY, widths=(24,)), store)
+    assert (found["floor"], found["supports"], found["all_supports"]) == (4, 8, 15)  # the floor: (5 - 1)/(2 - 1)
+    assert {cases[0].split.train.count for cases, _ in seen[-len(found["tried"]) :]} == {4, 8, 6, 7}
+    text = report([], [width], [found])
+    assert "24:1.00" in text and "7:0.00" in text
+
+
+def test_the_score_of_a_search_is_the_held_out_r2(tmp_path):
+    exact = build(FAMILY, dtype=torch.float32).as_sequential()
+    assert searches.held_out_r2(Case(FAMILY, SPLIT, 0), exact) > 1 - 1e-9
+    assert searches.held_out_r2(Case(FAMILY, SPLIT, 0), mlp((8, 6, 2), 0)) < 0.5
+    found = searches.fewest_supports_of(lambda s: FAMILY, [0, 1], "identity", TINY, Store(tmp_path))
+    assert found["supports"] is None and set(found["tried"]) == {"4", "8", "14"}
 
 
 def test_medians_and_intervals():
@@ -178,7 +210,7 @@ def test_medians_and_intervals():
     entry = next(e for e in summarise(rows) if e["network"] == "n")
     values = sorted(r["held_out"]["r2_pooled"] for r in rows if r["network"] == "n")
     assert entry["r2_pooled_held_out"] == {"median": values[1], "least": values[0], "most": values[2], "n": 3}
-    assert "3 seeds, median [least, most]" in report(rows, [])
+    assert "3 seeds, median [least, most]" in report(rows)
 
 
 def run(arguments, capfd):
@@ -219,6 +251,8 @@ def test_bad_input_is_one_line_and_exit_2(tmp_path, capfd):
     np.savez(tmp_path / "bare.npz", weight_0=net[0].weight.detach().numpy(), bias_0=net[0].bias.detach().numpy())
     cases = {
         "nearest possible fraction": ["--split", "disconnected:0.01"],
+        "hotness trains on all": ["--split", "hotness:0.5"],
+        "need 1 <= trained < tested": ["--modules", "3", "--active", "3", "--split", "hotness"],
         "is unknown": ["--split", "odd"],
         "is no fraction": ["--split", "random:x"],
         "needs the fraction": ["--split", "random"],

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from constructions import build
+from constructions import mlp as mlp_module
 from refusals import assert_refused
 from theory import Hyperteacher
 from verify import norms as module
@@ -70,3 +71,18 @@ def test_the_noise_floor_of_float32():
 
 def test_refusals():
     assert_refused(lambda: norms(nn.Tanh(), torch.zeros(1, 3), 1), ["not a stack"])
+
+
+def test_large_sparse_matrices_stay_sparse(monkeypatch):
+    """The same norms as from dense ones, but for the spectral norm, which is bounded, and the slopes not looked for."""
+    family = Hyperteacher.sample(40, 2, 4, (4,), 2, "khot", seed=0)
+    rows = torch.from_numpy(np.concatenate([family.z_domain.sample(9, rng := np.random.default_rng(0)),
+                                            family.x_domain.sample(9, rng)], axis=1))  # fmt: skip
+    monkeypatch.setattr(mlp_module, "DENSE_WEIGHTS", 10)
+    net = build(family)
+    dense = norms(net, rows, 40)
+    monkeypatch.setattr(module, "ENTRIES", 1)
+    found = norms(net, rows, 40)
+    assert found.frobenius == pytest.approx(dense.frobenius) and found.max_weight == dense.max_weight
+    assert dense.lipschitz_x <= found.lipschitz_x < 40 * dense.lipschitz_x and dense.lipschitz_z <= found.lipschitz_z
+    assert found.steepest_x is found.steepest_z is None and dense.steepest_x > 0

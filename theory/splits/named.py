@@ -107,7 +107,10 @@ def hotness(modules: int, trained: int, tested: int, seed: int = 0) -> Split:
 
 
 def make(name: str, supports: Supports, fraction: float | None = None, seed: int = 0) -> Split:
-    """The split of this name. Raises ValueError for an unknown name, for a fraction that is missing or impossible."""
+    """The split of this name; hotness holds out the supports of more than K modules, up to all M.
+
+    Raises ValueError for an unknown name, for a fraction that is missing or impossible.
+    """
     makers: dict[str, Callable[..., Split]] = {
         "random": random,
         "equal": equal,
@@ -115,12 +118,20 @@ def make(name: str, supports: Supports, fraction: float | None = None, seed: int
         "unpopular": unpopular,
         "disconnected": disconnected,
         "non-compositional": non_compositional,
+        "hotness": _beyond,
     }
     if name not in makers:
         raise ValueError(f"split: {name!r} is unknown; use one of {', '.join(makers)}")
     if fraction is None and name in ("random", "equal", "popular", "unpopular"):
         raise ValueError(f"split: {name} needs the fraction of supports to hold out, such as 0.25")
     return makers[name](supports, fraction, seed)
+
+
+def _beyond(supports: Supports, fraction: float | None, seed: int) -> Split:
+    """Hotness beyond K: train on all supports, hold out those of K + 1 to M modules."""
+    if fraction is not None:
+        raise ValueError(f"fraction: {fraction}; hotness trains on all supports of up to K modules, so give none")
+    return hotness(supports.modules, supports.active, supports.modules, seed)
 
 
 def _by_front(

@@ -40,8 +40,8 @@ def summarise(rows: Sequence[Row]) -> list[Row]:
     return found
 
 
-def report(rows: Sequence[Row], smallest: Sequence[Row]) -> str:
-    """Everything: scores, layers, sizes, and what the words mean."""
+def report(rows: Sequence[Row], widths: Sequence[Row] = (), supports: Sequence[Row] = ()) -> str:
+    """Everything: scores, layers, sizes, searches, and what the words mean."""
     parts = []
     for split in dict.fromkeys(row["split"] for row in rows):
         own = [row for row in rows if row["split"] == split]
@@ -54,14 +54,18 @@ def report(rows: Sequence[Row], smallest: Sequence[Row]) -> str:
         ("Layers: how far ablating neurons touches one module's tasks alone (0 to 1); teacher's units found", _layers),
         ("Sizes: largest weight; slopes, at most (guaranteed) and met (measured); float32 noise (measured)", _norms),
         ("The task recovered from the network (claim C9): measured failures, and the bound", _recovered),
+        ("Training from the exact weights: how far it went, |after - before| / |before|, and what it cost", _moved),
     )
     for title, table in sections:
         text = table(rows)
         if text:
             parts.append(f"{title}{' encoding is evidence)' if table is _decoded else ''}\n{text}")
-    if smallest:
-        title = f"Smallest trained width (two layers) with median held-out R2 >= {smallest[0]['target']:g}"
-        parts.append(f"{title}\n{_widths(smallest)}")
+    if widths:
+        title = f"Smallest trained width (two layers) with median held-out R2 >= {widths[0]['target']:g}, 25 % held out"
+        parts.append(f"{title}\n{_widths(widths)}")
+    if supports:
+        title = f"Fewest random training supports with median held-out R2 >= {supports[0]['target']:g} (claim C15)"
+        parts.append(f"{title}\n{_supports(supports)}")
     return "\n\n".join([*parts, verdict(rows)])
 
 
@@ -166,6 +170,22 @@ def _recovered(rows: Sequence[Row]) -> str:
     return _medians(rows, "recovery", headings)
 
 
+def _moved(rows: Sequence[Row]) -> str:
+    lines = []
+    for entry in summarise(rows):
+        if entry["moved"]["n"]:
+            own = [row for row in rows if (row["split"], row["network"]) == (entry["split"], "exact")]
+            before = (interval([row[part] for row in own])["median"] for part in ("sup_train", "sup_held_out"))
+            after = (entry[part]["median"] for part in ("sup_train", "sup_held_out"))
+            shown = [_interval(entry[part]) for part in ("moved", "r2_pooled_held_out")]
+            lines.append([entry["split"], entry["network"], *shown, *map(number, (*before, *after))])
+    headings = (
+        "split", "network", "moved", "R2 held-out after", "sup train before", "held-out before", "train after",
+        "held-out after",
+    )  # fmt: skip
+    return render(headings, lines) if lines else ""
+
+
 def _medians(rows: Sequence[Row], part: str, headings: dict[str, str]) -> str:
     """A table of the medians over seeds of one part of the rows; empty where no row has it."""
     lines = []
@@ -177,10 +197,22 @@ def _medians(rows: Sequence[Row], part: str, headings: dict[str, str]) -> str:
     return render(("split", "network", *headings.values()), lines) if lines else ""
 
 
-def _widths(smallest: Sequence[Row]) -> str:
+def _widths(found: Sequence[Row]) -> str:
     keys = ("modules", "width", "neurons", "exact_neurons", "seeds")
-    lines = [[whole(row[key]) for key in keys] for row in smallest]
-    return render(("M", "width", "neurons", "neurons of the exact network", "seeds"), lines)
+    lines = [[*(whole(row[key]) for key in keys), _tried(row)] for row in found]
+    return render(("M", "width", "neurons", "neurons of the exact network", "seeds", "R2 at width"), lines)
+
+
+def _supports(found: Sequence[Row]) -> str:
+    keys = ("modules", "active", "floor", "supports", "all_supports", "seeds")
+    lines = [[*(whole(row[key]) for key in keys), _tried(row)] for row in found]
+    return render(("M", "K", "floor", "supports", "of all", "seeds", "R2 at supports"), lines)
+
+
+def _tried(row: Row) -> str:
+    """Every score that a search met, in order."""
+    pairs = sorted((int(at), score) for at, score in row["tried"].items())
+    return " ".join(f"{at}:{'-' if score is None else f'{score:.2f}'}" for at, score in pairs) or "-"
 
 
 def _groups(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
