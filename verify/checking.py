@@ -1,7 +1,8 @@
 """Checking: the error search held against what is guaranteed, and the verdict.
 
-holds      guaranteed + rounding <= eps (or the network's own bound, if eps is not given), nothing measured above it
-violated   a replayed error above eps + rounding, or above guaranteed + rounding: the network's own claim is false
+holds      guaranteed (or certified) + rounding <= eps (or the network's own bound, if eps is not given), nothing
+           measured above it
+violated   a replayed error above eps + rounding, or above guaranteed + rounding, or above certified
 unknown    no bound, a bound above eps, or too little search
 """
 
@@ -39,8 +40,9 @@ class CheckResult:
     """What is known of a network's error. Four numbers that are never mixed; None: not known.
 
     guaranteed: of the construction, in real arithmetic. rounding: bound for storing and evaluating in the dtype.
-    certified: always None here. measured: largest |network in its dtype - exact target| found, replayed (inf: an output
-    was not finite). measured_exact: largest error of the stored weights in real arithmetic, at the witness.
+    certified: of the stored weights in real arithmetic, as given (verify.certificates). measured: largest |network in
+    its dtype - exact target| found, replayed (inf: an output was not finite). measured_exact: largest error of the
+    stored weights in real arithmetic, at the witness.
     bound: what was compared, eps or else guaranteed. points: evaluated. supports: different ones among the tasks drawn.
     """
 
@@ -95,17 +97,21 @@ def check(
     device: str = "auto",
     memory: int = MEMORY,
     tasks: Pool | None = None,
+    certified: float | None = None,
 ) -> CheckResult:
     """Try to break a network's bound, and say whether it holds.
 
     net: a ConstructedMLP, a module that takes (x, z), or an nn.Sequential on the row [z, x]; only the first has a bound
     of its own. points: how many are drawn (the climb from the worst comes on top). memory: bytes for a chunk.
     tasks: look only at tasks with these supports (a split's ``train`` or ``held_out``); the verdict is about them.
+    certified: a bound of the stored weights (verify.certificates), held against what is found.
     Deterministic from the seed. Raises ValueError, one line, for eps <= 0, points < 1, shapes that do not fit, a
     device that is not there.
     """
     if eps is not None and not (math.isfinite(eps) and eps > 0):
         raise ValueError(f"eps: {eps} must be a finite number above 0")
+    if certified is not None and not (math.isfinite(certified) and certified >= 0):
+        raise ValueError(f"certified: {certified} must be a finite number of at least 0")
     for name, value in (("points", points), ("memory", memory)):
         if isinstance(value, bool) or value != int(value) or value < 1:
             raise ValueError(f"{name}: {value} must be an integer of at least 1")
@@ -117,9 +123,9 @@ def check(
     replays = replay(family, network, found.x, found.z)
     worst = replays[0]
     doubt = next((r.doubt for r in replays if r.doubt), None)
-    status, reason = _judge(network, eps, worst, doubt, int(points))
+    status, reason = _judge(network, eps, worst, doubt, int(points), certified)
     return CheckResult(
-        guaranteed=network.guaranteed, rounding=network.rounding, certified=None,
+        guaranteed=network.guaranteed, rounding=network.rounding, certified=certified,
         measured=worst.measured, measured_exact=worst.exact, eps=eps, bound=network.guaranteed if eps is None else eps,
         status=status, reason=reason, points=found.points, supports=found.supports,
         witness=Witness(worst.x, worst.z, worst.output), seconds=time.perf_counter() - begun,
@@ -127,7 +133,9 @@ def check(
     )  # fmt: skip
 
 
-def _judge(network: Network, eps: float | None, worst: Replayed, doubt: str | None, points: int) -> tuple[str, str]:
+def _judge(
+    network: Network, eps: float | None, worst: Replayed, doubt: str | None, points: int, certified: float | None
+) -> tuple[str, str]:
     """Status and its reason, one line."""
     guaranteed, rounding = network.guaranteed, network.rounding
     reached = max(worst.measured, worst.exact or 0.0)
@@ -142,6 +150,8 @@ def _judge(network: Network, eps: float | None, worst: Replayed, doubt: str | No
             f"error {reached:.4g} at the witness, above the network's own bound {guaranteed + rounding:.4g}: "
             "its weights are not those of the construction, or the bound is wrong"
         )
+    if certified is not None and worst.exact is not None and worst.exact > certified:
+        return "violated", f"error {worst.exact:.4g} at the witness, above the certified {certified:.4g}"
     if eps is not None and reached > eps + (rounding or 0.0):
         return "violated", f"error {reached:.4g} at the witness, above eps {eps:g}"
     if guaranteed is None or rounding is None:
@@ -149,10 +159,12 @@ def _judge(network: Network, eps: float | None, worst: Replayed, doubt: str | No
         return "unknown", f"{below} this network has no bound: a search proves nothing"
     if not network.faithful:
         return "unknown", "its stored weights are not those of the construction, so its bound does not speak of them"
-    total = guaranteed + rounding
+    proved = guaranteed if certified is None else min(guaranteed, certified)
+    total = proved + rounding
     if eps is not None and total > eps:
         return "unknown", f"the bound {total:.4g} is above eps {eps:g}: build with a smaller eps, or in float64"
     if points < LEAST:
         return "unknown", f"only {points} points were drawn: use at least {LEAST:,}"
     against = f"eps {eps:g}" if eps is not None else "its own bound"
-    return "holds", f"guaranteed + rounding = {total:.4g} is within {against}, and nothing found is above it"
+    name = "guaranteed" if proved == guaranteed else "certified"
+    return "holds", f"{name} + rounding = {total:.4g} is within {against}, and nothing found is above it"

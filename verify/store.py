@@ -44,21 +44,26 @@ def _canonical(config: Row) -> str:
     return json.dumps(config, sort_keys=True, allow_nan=False)
 
 
+def require_folder(folder: Path) -> None:
+    """Make the folder if it is not there; ValueError, one line, where files cannot be written into it."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is no folder; name one that is, or is not there yet")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".{os.getpid()}.tmp"
+        probe.touch()
+        probe.unlink()
+    except OSError as reason:
+        raise ValueError(f"{folder} cannot be written ({reason.strerror}); name another folder") from reason
+
+
 class Store:
     """A folder of results. Raises ValueError, one line, where it cannot be read or written."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        if self.folder.exists() and not self.folder.is_dir():
-            raise ValueError(f"results: {self.folder} is no folder; name one that is, or is not there yet")
-        try:
-            for part in (self.folder, self.networks, self.checkpoints):
-                part.mkdir(parents=True, exist_ok=True)
-            probe = self.folder / f".{os.getpid()}.tmp"
-            probe.touch()
-            probe.unlink()
-        except OSError as reason:
-            raise ValueError(f"results: {self.folder} cannot be written ({reason.strerror}); name another") from reason
+        for part in (self.folder, self.networks, self.checkpoints):
+            require_folder(part)
         with self._connection() as connection:
             connection.execute(_TABLE)
 

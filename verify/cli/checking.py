@@ -16,6 +16,7 @@ from theory.families.hyperteacher import WEIGHTS
 from verify.cli import documents, options, tables
 from verify.cli.progress import Steps
 from verify.cli.rows import Case, Row, fits, measure, verdict
+from verify.store import require_folder
 from verify.version import version
 
 MODULES = (4, 8, 16, 32, 64)
@@ -41,6 +42,8 @@ class Options:
     route: str
     points: int | None
     thorough: bool
+    certify: bool
+    certificates: str | None
     seed: int
     device: str
     dtype: str
@@ -125,7 +128,8 @@ def run(asked: Options, cases: list[Case], title: str = "kofm check") -> Iterato
     with Steps(title, [case.weight for case in cases], asked.quiet) as steps:
         for case in cases:
             steps.begin(case.label)
-            row = measure(case, options.DTYPES[asked.dtype], asked.search, asked.seed, asked.device)
+            certify, folder = asked.certify or asked.certificates is not None, asked.certificates
+            row = measure(case, options.DTYPES[asked.dtype], asked.search, asked.seed, asked.device, certify, folder)
             yield row
             steps.end(f"{row['status']}, {row['seconds']:.1f} s")
 
@@ -171,6 +175,8 @@ def measured_by(arguments: list[str]) -> list[Row]:
     "--points", type=options.AT_LEAST_ONE, metavar="N", help=f"Points to search a row.  [default: {POINTS:,}]"
 )
 @click.option("--thorough", is_flag=True, help=f"A longer search: {POINTS_THOROUGH:,} points unless --points is given.")
+@click.option("--certify", is_flag=True, help="Also certify the stored weights (seconds to minutes a row).")
+@click.option("--certificates", metavar="FOLDER", help="Certify, and write certificates for `kofm verify-certificate`.")
 @options.common()
 @click.pass_context
 def check(context: click.Context, **given: Any) -> int:
@@ -187,6 +193,8 @@ def check(context: click.Context, **given: Any) -> int:
     asked = Options(**given)
     options.require_device(asked.device)
     cases = asked.cases()
+    if asked.certificates is not None:
+        require_folder(Path(asked.certificates))
     if asked.json_path not in (None, documents.STDOUT):
         documents.require_writable(str(asked.json_path))
     rows: list[Row] = []

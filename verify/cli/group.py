@@ -8,6 +8,7 @@ from importlib import metadata
 
 import click
 
+from verify.cli.certifying import verify_certificate
 from verify.cli.checking import check
 from verify.cli.comparing import compare
 from verify.cli.listing import claims
@@ -71,3 +72,4 @@ def cli(context: click.Context) -> None:
 cli.add_command(check)
 cli.add_command(claims)
 cli.add_command(compare)
+cli.add_command(verify_certificate)

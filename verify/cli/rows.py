@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from constructions import build, memorise_neurons
+from constructions import ConstructedMLP, build, memorise_neurons
 from theory import Family, Hyperteacher
-from verify import check
+from verify import certificates, check
 from verify.checking import Witness
+from verify.cli import documents
 
 Row = dict[str, Any]
 Fit = dict[str, Any]
@@ -55,13 +57,25 @@ def weights_of(family: Family) -> str:
     return family.weights if isinstance(family, Hyperteacher) else "one-hot"
 
 
-def measure(case: Case, dtype: torch.dtype, points: int, seed: int, device: str) -> Row:
-    """Build the network of a case, count it, try to break its bound. ValueError where the method does not apply."""
+def measure(
+    case: Case,
+    dtype: torch.dtype,
+    points: int,
+    seed: int,
+    device: str,
+    certify: bool = False,
+    folder: str | None = None,
+) -> Row:
+    """Build the network of a case, count it, certify it if asked to, try to break its bound.
+
+    folder: where its certificate is written. ValueError where the method does not apply.
+    """
     family, started = case.family, time.perf_counter()
     exact = case.method in ("exact", "memorise")
     net = build(family, None if exact else case.eps, case.method, case.route, dtype)
     built = time.perf_counter() - started
-    found = check(family, net, eps=case.eps, points=points, seed=seed, device=device)
+    certified, certificate = _certify(case, net, folder) if certify else (None, None)
+    found = check(family, net, eps=case.eps, points=points, seed=seed, device=device, certified=certified)
     status, reason = found.status, found.reason
     if net.formula_neurons not in (None, net.neurons):
         status, reason = "violated", f"{net.neurons:,} neurons, but the closed form says {net.formula_neurons:,}"
@@ -87,6 +101,7 @@ def measure(case: Case, dtype: torch.dtype, points: int, seed: int, device: str)
         "guaranteed": found.guaranteed,
         "rounding": found.rounding,
         "certified": found.certified,
+        "certificate": certificate,
         "measured": found.measured,
         "measured_exact": found.measured_exact,
         "bound": found.bound,
@@ -102,6 +117,20 @@ def measure(case: Case, dtype: torch.dtype, points: int, seed: int, device: str)
         "dtype": str(found.dtype).removeprefix("torch."),
         "device": str(found.device),
     }
+
+
+def _certify(case: Case, net: ConstructedMLP, folder: str | None) -> tuple[float | None, str | None]:
+    """The certified error and the file of the certificate; or None, and why there is none."""
+    try:
+        document = certificates.certificate(case.family, net)
+    except ValueError as reason:
+        return None, str(reason)
+    if folder is None:
+        return certificates.certified_error(document), None
+    eps = "" if case.eps is None else f"-eps{case.eps:g}"
+    path = Path(folder) / f"{weights_of(case.family)}-{net.method}-M{case.family.modules}{eps}.json"
+    documents.write(path, document)
+    return certificates.certified_error(document), str(path)
 
 
 def _witness(witness: Witness) -> dict[str, Any]:

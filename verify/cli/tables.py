@@ -44,6 +44,7 @@ _COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("depth", lambda row: str(row["depth"])),
     ("guaranteed", lambda row: number(row["guaranteed"])),
     ("rounding", lambda row: number(row["rounding"])),
+    ("certified", lambda row: number(row["certified"])),
     ("measured", lambda row: number(row["measured"])),
     ("memorise neurons", lambda row: whole(row["memorise_neurons"])),
     ("status", lambda row: row["status"]),
