@@ -122,16 +122,17 @@ class Piecewise:
         """(a, b): the quadratic a t^2 + b t whose interpolant, up to a constant, this is; any choice gives a bound.
 
         Chords between knots h apart have slopes that rise by 2 a h; that before the knot t is a (2 t - h) + b. Pieces
-        that rounding made between two knots do not count; a lone knot takes h from the nearest one outside.
+        that rounding made between two knots do not count; a lone one takes h from the nearest outside or the ends.
         """
         pieces = self.pieces(low, high)
         longest = max(end - start for start, end, _, _ in pieces)
         long = [piece for piece in pieces if 64 * (piece[1] - piece[0]) > longest]
         if len(long) < 2:
             return ZERO, self.chord(low, high)
-        steps, knot, half = len(long) - 1, long[0][1], (high - low) / 2
-        outside = (abs(k - knot) for k, jump in self.jumps.items() if jump and 2 * abs(k - knot) > half)
-        h = (long[-1][0] - knot) / (steps - 1) if steps > 1 else min(outside, default=half)
+        steps, knot = len(long) - 1, long[0][1]
+        apart = max(knot - low, high - knot)
+        outside = (abs(k - knot) for k, jump in self.jumps.items() if jump and 2 * abs(k - knot) > apart)
+        h = (long[-1][0] - knot) / (steps - 1) if steps > 1 else min(outside, default=apart)
         a = (long[-1][3] - long[0][3]) / (2 * h * steps)
         return a, long[0][3] - a * (2 * knot - h)
 
@@ -282,6 +283,7 @@ def bounds(document: dict[str, Any]) -> list[Fraction]:
     family, network, m = document["family"], document["network"], document["family"]["modules"]
     levels, fed, box = (exact(part) for part in (family["levels"], network["fed"], family["box"]))
     require(type(m) is type(family["active"]) is int and 1 <= family["active"] <= m, "modules, active")
+    require(all(len(part["modules"]) == len(part["biases"]) == m for part in family["layers"]), "modules")
     require(levels == sorted(levels) and fed == sorted(fed) and len(levels) == len(fed) > 0 < levels[0], "levels")
     states = [((f, f), (t, t)) for f, t in zip(fed, levels, strict=True)]
     require(family["weights"] in ("khot", "discrete", "continuous"), "weights")
@@ -301,7 +303,7 @@ def bounds(document: dict[str, Any]) -> list[Fraction]:
         chosen, last = dict(hint["neurons"]), part is family["layers"][-1]
         modules, biases, scale = exact(part["modules"]), exact(part["biases"]), exact(family["scale"])
         sizes = {len(row) for row in [*biases, *(row for module in modules for row in module)]}
-        require(len(modules) == len(biases) == m and {*map(len, modules)} == {len(box)} and len(sizes) == 1, "modules")
+        require({*map(len, modules)} == {len(box)} and len(sizes) == 1, "modules")
         entries = [{CONSTANT: biases[k], **{m + i: row for i, row in enumerate(modules[k])}} for k in range(m)]
         units = range(len(biases[0]))  # theta[h][k]: what unit h takes of (v, 1) when module k is on
         theta = [[{key: scale * row[h] for key, row in module.items()} for module in entries] for h in units]
