@@ -27,8 +27,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-ZERO, ONE = Fraction(0), Fraction(1)
-FORMAT, VERSION = "kofm certificate", 1
+ZERO, ONE, FORMAT, VERSION = Fraction(0), Fraction(1), "kofm certificate", 1
 SECTIONS = ("about", "family", "network", "units", "bounds")
 #: Coefficients by variable: z_m is m, v_i is M + i, the constant is CONSTANT, the product z_m v_i is (m, M + i).
 Row = dict[Any, Fraction]
@@ -131,8 +130,8 @@ class Piecewise:
             return ZERO, self.chord(low, high)
         steps, knot = len(long) - 1, long[0][1]
         apart = max(knot - low, high - knot)
-        outside = (abs(k - knot) for k, jump in self.jumps.items() if jump and 2 * abs(k - knot) > apart)
-        h = (long[-1][0] - knot) / (steps - 1) if steps > 1 else min(outside, default=apart)
+        near = (abs(k - knot) for k, jump in self.jumps.items() if jump and 2 * abs(k - knot) > apart)
+        h = (long[-1][0] - knot) / (steps - 1) if steps > 1 else min(near, default=apart)
         a = (long[-1][3] - long[0][3]) / (2 * h * steps)
         return a, long[0][3] - a * (2 * knot - h)
 
@@ -339,7 +338,7 @@ def bounds(document: dict[str, Any]) -> list[Fraction]:
         values = [Value({m + chosen[n]: ONE}) if n in chosen else v for n, v in enumerate(values)]
         errors = [stage.total(errs[h]) if h in errs else (ZERO, ZERO) for h in units]
         box = [(ZERO, max(span[1] + error[1], ZERO)) for span, error in zip(spans, errors, strict=True)]
-    raise ValueError("malformed: no modulated layers")
+    raise ValueError("malformed: no layers")
 
 
 def reads(layer: tuple[list[Row], list[Fraction]], values: list[Value]) -> list[Value]:
@@ -366,9 +365,9 @@ def require(holds: Any, what: str) -> None:
 
 
 def digests(document: dict[str, Any]) -> dict[str, str]:
-    """SHA-256 of each section, in JSON without blanks, keys sorted."""
-    written = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
-    return {name: hashlib.sha256(written(document[name]).encode()).hexdigest() for name in SECTIONS}
+    """SHA-256 of each section, in JSON, keys sorted."""
+    texts = {name: json.dumps(document[name], sort_keys=True) for name in SECTIONS}
+    return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
 
 
 def verify(text: str) -> str:

@@ -37,6 +37,13 @@ from verify.probing import PROTOCOLS, STAGES, TARGETS, decodability
 
 Row = dict[str, Any]
 PARTS = ("train", "held_out")
+#: What every row has.
+COMPLETE = (
+    "network", "kind", "neurons", "parameters", "depth", "widths", "guaranteed", "rounding", "certified",
+    "measured", "sup_train", "sup_held_out", "status", "reason", "train", "held_out", "train_by_hotness",
+    "held_out_by_hotness", "train_worst_supports", "held_out_worst_supports", "decodability", "norms",
+    "modularity", "matching", "recovery", "seconds",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,14 @@ def compare(
     ValueError, one line, for a network whose shapes do not fit.
     """
     measures = measures or Measures()
+    if split.supports.modules != family.modules:
+        raise ValueError(
+            f"split: of {split.supports.modules} modules, the family has {family.modules}; make it of hers"
+        )
+    if encoding is not None and not hasattr(encoding, "width"):
+        raise ValueError(f"encoding: {encoding!r} is none; make one, such as encodings.make('tokens', family)")
+    if not isinstance(networks, Mapping):
+        raise ValueError("networks: give a dict {name: network}")
     found = [measure(family, split, name, net, encoding, measures, seed, device) for name, net in networks.items()]
     return found + baseline_rows(family, split, measures, seed)
 
@@ -96,7 +111,20 @@ def measure(
     seed: int,
     device: str,
 ) -> Row:
-    """The row of one network."""
+    """The row of one network, measured in evaluation mode."""
+    _require_fit(family, name, net, encoding)
+    modes = {module: module.training for module in net.modules()}
+    try:
+        return _measure(family, split, name, net.eval(), encoding, measures, seed, device)
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+def _measure(
+    family: Family, split: Split, name: str, net: nn.Module, encoding: Encoding | None, measures: Measures, seed: int,
+    device: str,
+) -> Row:  # fmt: skip
     started = time.perf_counter()
     constructed = isinstance(net, ConstructedMLP)
     shown = None if constructed or isinstance(encoding, Identity) else encoding
@@ -112,6 +140,19 @@ def measure(
         generator = _stream(seed, 5)
         row["recovery"] = recovery(predict, family, generator, supports_only=True).as_dict()
     return _complete(row | {"seconds": time.perf_counter() - started})
+
+
+def _require_fit(family: Family, name: str, net: Any, encoding: Encoding | None) -> None:
+    """ValueError, one line, for what is no network, or one that does not take rows [encoding, x]."""
+    if not isinstance(net, nn.Module):
+        hint = "; give its .network" if hasattr(net, "network") else ""
+        raise ValueError(f"{name}: a {type(net).__name__} is no torch module{hint}")
+    stack = stack_of(net)
+    if stack is not None and not isinstance(net, ConstructedMLP):
+        wide = (family.z_domain.size if encoding is None else encoding.width) + family.inputs
+        takes = weights_of(stack[0][0])[0].shape[1]
+        if takes != wide:
+            raise ValueError(f"{name}: takes rows of length {takes}, the encoding and x have length {wide}")
 
 
 def baseline_rows(family: Family, split: Split, measures: Measures, seed: int) -> list[Row]:
@@ -176,10 +217,13 @@ def _bounds(
     parts = {name: searched(getattr(split, name)) for name in PARTS}
     # Tasks beyond the family's own (hotness above K) are outside what a bound speaks of.
     whole = searched(None)
+    inside = [whole, *(parts.values() if split.supports.active <= family.active else ())]
+    worst = max(inside, key=lambda found: (found.status == "violated", found.measured))
+    whole = worst if worst.status == "violated" else whole
     return row | {
         "guaranteed": whole.guaranteed,
         "rounding": whole.rounding,
-        "measured": whole.measured,
+        "measured": max(found.measured for found in inside),
         "sup_train": parts["train"].measured,
         "sup_held_out": parts["held_out"].measured,
         "status": whole.status,
@@ -233,13 +277,7 @@ def draw(family: Family, pool: Pool, n: int, generator: np.random.Generator) -> 
 
 def _complete(row: Row) -> Row:
     """The same keys in every row; numbers that are not finite become None."""
-    keys = (
-        "network", "kind", "neurons", "parameters", "depth", "widths", "guaranteed", "rounding", "certified",
-        "measured", "sup_train", "sup_held_out", "status", "reason", "train", "held_out", "train_by_hotness",
-        "held_out_by_hotness", "train_worst_supports", "held_out_worst_supports", "decodability", "norms",
-        "modularity", "matching", "recovery", "seconds",
-    )  # fmt: skip
-    return {key: _finite(row.get(key)) for key in keys}
+    return {key: _finite(row.get(key)) for key in COMPLETE}
 
 
 def _finite(value: Any) -> Any:

@@ -21,7 +21,7 @@ from theory.arithmetic import as_float
 from theory.domains import Tasks
 from theory.encodings import Encoding
 from theory.splits import Split
-from verify.comparison import Measures, Row, baseline_rows, measure
+from verify.comparison import COMPLETE, Measures, Row, baseline_rows, measure
 from verify.store import Store
 from verify.training import Run, Settings, Trained, mlp, train
 
@@ -41,6 +41,7 @@ class Case:
     split: Split
     seed: int
     encoding_name: str = "identity"
+    asked: str = ""
     encoding: Encoding = field(init=False)
 
     def __post_init__(self) -> None:
@@ -48,8 +49,8 @@ class Case:
 
     @property
     def label(self) -> str:
-        """The split in words: 'random 25 % held out'."""
-        return describe(self.split)
+        """The split in words, as it was asked for: 'random 25 %'."""
+        return self.asked or describe(self.split)
 
     @property
     def config(self) -> Row:
@@ -176,7 +177,8 @@ def trained(
     runs = [_run(case, plan) for case in cases]
     for i, case in enumerate(cases):
         config = training_config(case, plan)
-        stored = store.get_network(config) if store.get(config) is not None else None
+        row = store.get(config)
+        stored = store.get_network(config, row.get("digest")) if isinstance(row, dict) else None
         if stored is not None:
             found[i] = stored
         else:
@@ -187,8 +189,8 @@ def trained(
             case = cases[group[number]]
             config = training_config(case, plan)
             found[group[number]] = one.network
-            store.put_network(config, one.network)
-            row = {"losses": list(one.losses), "seconds": one.seconds, "steps": one.steps}
+            digest = store.put_network(config, one.network)
+            row = {"losses": list(one.losses), "seconds": one.seconds, "steps": one.steps, "digest": digest}
             store.put("training", config, row | case.about)
 
         train(
@@ -240,8 +242,8 @@ def rows_of(
     def kept(what: Row, make: Callable[[], list[Row]]) -> list[Row]:
         config = {"kind": "comparison", "measures": asdict(measures), "what": what} | case.config
         stored = None if store is None else store.get(config)
-        if stored is not None:
-            return list(stored["rows"])
+        if stored is not None and _sound(stored):
+            return [row | case.about for row in stored["rows"]]  # the same split may be asked for by another name
         rows = [case.about | row for row in make()]
         if store is not None:
             store.put("comparison", config, {"rows": rows})
@@ -264,6 +266,12 @@ def rows_of(
     yield from kept({"name": "baselines"}, baselines)
 
 
+def _sound(stored: Any) -> bool:
+    """Whether what the store holds is rows, as they were written."""
+    rows = stored.get("rows") if isinstance(stored, dict) else None
+    return bool(rows) and isinstance(rows, list) and all(isinstance(r, dict) and r.keys() >= {*COMPLETE} for r in rows)
+
+
 def cases_of(
     family: Callable[[int], Hyperteacher],
     asked: Sequence[tuple[str, float | None]],
@@ -276,7 +284,13 @@ def cases_of(
         of = family(seed)
         assert isinstance(of.z_domain, Tasks)
         for name, fraction in asked:
-            found.append(Case(of, splits.make(name, of.z_domain.supports, fraction, seed), seed, encoding))
+            split = splits.make(name, of.z_domain.supports, fraction, seed)
+            label = describe(split)
+            if fraction is not None:  # as it was asked for, so that no two splits of a comparison have one name
+                share = f"{100 * fraction:g} %"
+                drawn = name in ("random", "equal", "popular", "unpopular")
+                label = f"{name} {share}" if drawn else f"{label}, {share} not trained on"
+            found.append(Case(of, split, seed, encoding, label))
     return found
 
 

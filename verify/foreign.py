@@ -65,6 +65,15 @@ def _read(path: Path) -> dict[str, Any]:
                 if isinstance(stored, np.ndarray):
                     raise ValueError("a single .npy array")
                 return {key: stored[key] for key in stored.files}
-    except (OSError, ValueError, EOFError, KeyError, zlib.error, zipfile.BadZipFile, SafetensorError) as reason:
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        EOFError,
+        KeyError,
+        zlib.error,
+        zipfile.BadZipFile,
+        SafetensorError,
+    ) as reason:
         raise ValueError(f"{path}: cannot be read ({' '.join(str(reason).split())})") from reason
     raise ValueError(f"{path}: unknown kind {path.suffix!r}; use .npz or .safetensors")

@@ -61,6 +61,8 @@ class Store:
     """A folder of results. Raises ValueError, one line, where it cannot be read or written."""
 
     def __init__(self, folder: str | Path) -> None:
+        if not str(folder):
+            raise ValueError("results: name a folder")
         self.folder = Path(folder)
         for part in (self.folder, self.networks, self.checkpoints):
             require_folder(part)
@@ -99,23 +101,31 @@ class Store:
             ).fetchall()
             return [(json.loads(config), json.loads(row)) for config, row in found]
 
-    def put_network(self, config: Row, network: nn.Module) -> None:
-        """Store a network of Linear and ReLU: weight_i (fan_out, fan_in), bias_i (fan_out,)."""
+    def put_network(self, config: Row, network: nn.Module) -> str:
+        """Store a network of Linear and ReLU: weight_i (fan_out, fan_in), bias_i (fan_out,). Returns its digest."""
         path = self._network(config)
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
-            temporary.write_bytes(save(tensors_of(network)))
+            written = save(tensors_of(network))
+            temporary.write_bytes(written)
             os.replace(temporary, path)
+            return hashlib.sha256(written).hexdigest()
         except OSError as reason:
             raise ValueError(f"results: {path} cannot be written ({reason.strerror}); make room for it") from reason
         finally:
             temporary.unlink(missing_ok=True)
 
-    def get_network(self, config: Row) -> nn.Sequential | None:
-        """The network stored for a configuration, or None where there is none, or a damaged one (said on stderr)."""
+    def get_network(self, config: Row, digest: str | None = None) -> nn.Sequential | None:
+        """The network stored for a configuration; None where there is none, or (said on stderr) a damaged one, or one
+        whose file is not that of the digest (None: any).
+        """
         path = self._network(config)
         try:
-            return network_of(load_file(path)) if path.is_file() else None
+            if not path.is_file():
+                return None
+            if digest not in (None, hashlib.sha256(path.read_bytes()).hexdigest()):
+                raise ValueError("it was changed after it was written")
+            return network_of(load_file(path))
         except (SafetensorError, ValueError, OSError) as reason:
             print(f"kofm: {path} is not used ({str(reason).splitlines()[0]})", file=sys.stderr)
             return None
@@ -152,7 +162,9 @@ def network_of(tensors: dict[str, torch.Tensor]) -> nn.Sequential:
     while f"weight_{layers}" in tensors:
         layers += 1
     if not layers:
-        raise ValueError("weight_0: not there; need weight_i (fan_out, fan_in), bias_i (fan_out,) for i = 0, 1, ..")
+        raise ValueError(
+            "weight_0: not there, or no matrix; need weight_i (fan_out, fan_in), bias_i (fan_out,) for i = 0, 1, .."
+        )
     beyond = sorted(
         key for key in tensors if key.startswith("weight_") and key[7:].isdigit() and int(key[7:]) >= layers
     )

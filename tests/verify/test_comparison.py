@@ -264,11 +264,79 @@ def test_bad_input_is_one_line_and_exit_2(tmp_path, capfd):
         "no such file": ["--trained", str(tmp_path / "none.npz")],
         "holds no teacher": ["--trained", str(tmp_path / "bare.npz")],
         "comes with its sizes": ["--trained", str(TRAINED / "generalises.npz"), "--modules", "4"],
+        "nothing is trained with --trained": ["--trained", str(TRAINED / "generalises.npz"), "--steps", "5"],
+        "stored in the file": ["--trained", str(TRAINED / "generalises.npz"), "--seeds", "2"],
+        "not enough memory": ["--widths", "99999999999"],
+        "name a folder": ["--results", ""],
         "--device cuda": [] if torch.cuda.is_available() else ["--device", "cuda"],
     }
     for words, arguments in cases.items():
         if arguments:
-            if "--results" not in arguments:
+            if "--results" not in arguments and "--trained" not in arguments:
                 arguments = [*arguments, "--results", str(tmp_path / "r")]
             code, out, err = run(arguments, capfd)
             assert (code, out, err.count("\n")) == (2, "", 1) and words in err, (arguments, err)
+
+
+def test_two_splits_are_two_tables(tmp_path, capfd):
+    """The trap: splits of one name, merged, look like a spread over seeds."""
+    arguments = [*SMALL, "--modules", "6", "--steps", "5", "--seeds", "1", "--points", "50", "--json", "-"]
+    splits_asked = "non-compositional,non-compositional:0.5,random:0.25,random:0.26"
+    code, out, _ = run([*arguments, "--split", splits_asked, "--results", str(tmp_path)], capfd)
+    summary = json.loads(out)["summary"]
+    assert code == 0 and {entry["seeds"] for entry in summary} == {1}
+    assert {entry["r2_pooled_held_out"]["n"] for entry in summary} == {1}
+    names = {"module never seen", "module never seen, 50 % not trained on", "random 25 %", "random 26 %"}
+    assert {entry["split"] for entry in summary} == names
+
+
+def test_measured_is_the_largest_error_of_all_searches():
+    row = compare(FAMILY, SPLIT, {"mine": mlp((8, 6, 2), 0)}, measures=QUICK)[0]
+    assert row["measured"] >= max(row["sup_train"], row["sup_held_out"])
+
+
+def test_full_runs_to_its_end_and_says_at_once_where_nothing_can_be_searched(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr("verify.cli.comparing.WIDTHS_FULL", ((4,),))
+    monkeypatch.setattr("verify.cli.comparing.MODULES_SEARCHED", (2, 4))
+    monkeypatch.setattr("verify.searches.TARGET", -10.0)
+    arguments = [*SMALL, "--active", "3", "--full", "--steps", "5", "--seeds", "1", "--points", "50", "--split"]
+    arguments += ["random:0.25", "--results", str(tmp_path), "--json", str(tmp_path / "c.json")]
+    code, out, err = run(arguments, capfd)
+    document = json.loads((tmp_path / "c.json").read_text())
+    assert code == 0 and document["complete"] and "nothing is searched at M = 2" in err.splitlines()[0]
+    assert [row["modules"] for row in document["smallest_widths"]] == [4]
+    assert [row["supports"] for row in document["fewest_supports"]] == [2]  # the floor, (4 - 1)/(3 - 1)
+    assert "Training from the exact weights" in out and "Fewest random training supports" in out
+    networks = {row["network"] for row in document["rows"]}
+    assert {"trained 1 x 6", "trained 1 x 4", "trained from exact"} <= networks and len(networks) == 10
+
+
+def test_networks_that_were_changed_and_rows_that_are_damaged_are_made_again(tmp_path, capfd):
+    store, cases = Store(tmp_path), experiments.cases_of(lambda s: FAMILY, [("random", 0.4)], [0], "identity")
+    (net,) = experiments.trained(cases, Plan(TINY), store)
+    config = experiments.training_config(cases[0], Plan(TINY))
+    (path,) = store.networks.iterdir()
+    good = path.read_bytes()
+    digest = store.put_network(config, mlp((8, 8, 2), 5))
+    assert store.get_network(config, digest) is not None and path.read_bytes() != good
+    (again,) = experiments.trained(cases, Plan(TINY), store)
+    assert "it was changed after it was written" in capfd.readouterr().err and path.read_bytes() == good
+    assert all(torch.equal(p, q) for p, q in zip(net.parameters(), again.parameters(), strict=True))
+    named = experiments.Named("mine", "trained", {"a": 1}, net)
+    rows = list(experiments.rows_of(cases[0], [named], store, QUICK, "cpu"))
+    for config, row in store.rows("comparison"):
+        store.put("comparison", config, {"rows": [{}]} if row["rows"][0]["network"] == "mine" else {})
+    again = list(experiments.rows_of(cases[0], [named], store, QUICK, "cpu"))
+    assert [row | {"seconds": 0} for row in again] == [row | {"seconds": 0} for row in rows]
+
+
+def test_what_is_no_network_is_refused_and_modes_are_kept():
+    assert_refused(lambda: compare(FAMILY, splits.random(Supports(4, 2), 0.4), {}), ["of 4 modules"])
+    assert_refused(lambda: compare(FAMILY, SPLIT, {"a": print}), ["a: a builtin"])
+    assert_refused(lambda: compare(FAMILY, SPLIT, [mlp((8, 2), 0)]), ["give a dict"])
+    assert_refused(lambda: compare(FAMILY, SPLIT, {}, "tokens"), ["encoding: 'tokens'"])
+    trained = experiments.train([experiments.Run(FAMILY, SPLIT.train)], TINY)[0]
+    assert_refused(lambda: compare(FAMILY, SPLIT, {"a": trained}), ["give its .network"])
+    net = nn.Sequential(nn.Linear(8, 6), nn.Dropout(0.5), nn.ReLU(), nn.Linear(6, 2))
+    first, second = (compare(FAMILY, SPLIT, {"a": net}, measures=QUICK)[0] for _ in range(2))
+    assert first["held_out"] == second["held_out"] and net.training and net[1].training

@@ -34,9 +34,10 @@ def count_trained(name: str, supports: Supports, fraction: float, ranges: Iterab
     return trained
 
 
-def floor_share(fraction: float, total: int) -> int:
-    """floor(fraction total), exactly; the fraction is the decimal that was written, not its neighbour in binary."""
-    return math.floor(Fraction(str(float(fraction))) * total)
+def floor_share(fraction: float | Fraction, total: int) -> int:
+    """floor(fraction total), exactly; a float is the decimal that was written, not its neighbour in binary."""
+    exact = fraction if isinstance(fraction, Fraction) else Fraction(str(float(fraction)))
+    return math.floor(exact * total)
 
 
 def share(count: int, total: int, up: bool) -> float:

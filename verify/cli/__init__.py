@@ -24,7 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from verify.cli.group import cli  # here, so that Ctrl-C during the seconds that torch takes is handled too
 
         code = cli.main(arguments and list(arguments), prog_name="kofm", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None: closed by whoever called
+            sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except (KeyboardInterrupt, click.Abort):
         return _fail("interrupted", INTERRUPTED)
@@ -42,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MemoryError as error:
         return _fail(f"not enough memory ({error}); use smaller sizes, fewer --points or a larger --eps", BAD_INPUT)
     except Exception as error:
+        if "can't allocate memory" in str(error) or "out of memory" in str(error):  # torch's RuntimeErrors
+            return _fail("not enough memory; use smaller sizes", BAD_INPUT)
         return _fail(f"internal error: {type(error).__name__}: {error} (KOFM_DEBUG=1 shows where)", BUG)
 
 

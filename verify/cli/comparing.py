@@ -89,13 +89,14 @@ def compare(**given: Any) -> int:
         "command": "kofm compare",
         "version": version(),
         "seed": asked.seed,
-        "options": {key: value for key, value in given.items() if key not in ("json_path", "quiet")},
+        "options": {key: value for key, value in given.items() if key not in _unsaid(asked)},
         "complete": False,
         "rows": [],
         "summary": [],
         "smallest_widths": [],
         "fewest_supports": [],
     }
+    sizes = _searched(asked) if asked.full and store is not None and asked.teacher is None else []
     cost = 0.0 if store is None else _cost(cases, plans, store)
     weights = [cost / PARTS] * (PARTS if cost else 0) + [8.0] * len(cases)
     with Steps("kofm compare", weights, asked.quiet) as steps:
@@ -107,12 +108,18 @@ def compare(**given: Any) -> int:
             document["summary"] = comparison_tables.summarise(document["rows"])
             _write(asked, document)
             steps.end("measured")
-    if asked.full and store is not None and asked.teacher is None:
-        _search(asked, store, document)
+    if sizes and store is not None:
+        _search(asked, sizes, store, document)
     document["complete"] = True
     _write(asked, document)
     _show(asked, document)
     return 0
+
+
+def _unsaid(asked: Options) -> tuple[str, ...]:
+    """Options that are no part of the result: those of training do not matter where nothing is trained."""
+    own = ("widths", "steps", "rate", "decay", "results") if asked.trained is not None else ()
+    return ("json_path", "quiet", *own)
 
 
 def _plans(asked: Options) -> list[Plan]:
@@ -185,9 +192,22 @@ def _networks(
         yield Named("untrained", "untrained", {"widths": own}, experiments.untrained(case, own))
 
 
-def _search(asked: Options, store: Store, document: dict[str, Any]) -> None:
+def _searched(asked: Options) -> list[int]:
+    """The numbers of modules of the searches: those at which the splits they need exist; the others are said."""
+    found = []
+    for m in MODULES_SEARCHED:
+        try:
+            family = asked.family(asked.seed, m)
+            experiments.cases_of(lambda _, of=family: of, [("random", 0.25)], [asked.seed], asked.encoding)  # type: ignore[misc]
+            found.append(m)
+        except ValueError as reason:
+            click.echo(f"kofm compare: nothing is searched at M = {m} ({reason})", err=True)
+    return found
+
+
+def _search(asked: Options, sizes: list[int], store: Store, document: dict[str, Any]) -> None:
     """For several M the smallest width, and the fewest training supports, with which training generalises."""
-    sizes, common = MODULES_SEARCHED, (asked.settings, store, asked.device)
+    common = (asked.settings, store, asked.device)
     with Steps("kofm compare, searches", [1.0, 2.0] * len(sizes), asked.quiet) as steps:
         for m in sizes:
 

@@ -83,12 +83,14 @@ class Options:
     def foreign_cases(self) -> tuple[list[Case], Foreign]:
         """The cases for a network from a file: the split stored with it, or those asked for."""
         assert self.trained is not None
+        options.refuse_typed("nothing is trained with --trained", "widths", "steps", "rate", "decay", "results")
         found = load_trained(self.trained)
         options.refuse_given(self, "the network of --trained comes with its sizes", *SIZES)
         family = load_teacher(self.teacher) if self.teacher is not None else found.family
         if family is None:
             raise ValueError(f"{self.trained}: holds no teacher (modules_0, readout, ..); name one with --teacher")
         if found.split is not None and self.split is None:
+            options.refuse_typed("the split stored in the file of --trained is one", "seeds")
             return [Case(family, found.split, self.seed, self.encoding)], found
         return experiments.cases_of(lambda _: family, self.split or SPLITS, self.run_seeds, self.encoding), found
 

@@ -61,7 +61,7 @@ def report(rows: Sequence[Row], widths: Sequence[Row] = (), supports: Sequence[R
         if text:
             parts.append(f"{title}{' encoding is evidence)' if table is _decoded else ''}\n{text}")
     if widths:
-        title = f"Smallest trained width (two layers) with median held-out R2 >= {widths[0]['target']:g}, 25 % held out"
+        title = f"Smallest trained width (two layers) with median held-out R2 >= {widths[0]['target']:g}, random 25 %"
         parts.append(f"{title}\n{_widths(widths)}")
     if supports:
         title = f"Fewest random training supports with median held-out R2 >= {supports[0]['target']:g} (claim C15)"
@@ -177,7 +177,7 @@ def _moved(rows: Sequence[Row]) -> str:
             own = [row for row in rows if (row["split"], row["network"]) == (entry["split"], "exact")]
             before = (interval([row[part] for row in own])["median"] for part in ("sup_train", "sup_held_out"))
             after = (entry[part]["median"] for part in ("sup_train", "sup_held_out"))
-            shown = [_interval(entry[part]) for part in ("moved", "r2_pooled_held_out")]
+            shown = number(entry["moved"]["median"]), _interval(entry["r2_pooled_held_out"])
             lines.append([entry["split"], entry["network"], *shown, *map(number, (*before, *after))])
     headings = (
         "split", "network", "moved", "R2 held-out after", "sup train before", "held-out before", "train after",
@@ -230,6 +230,8 @@ def _r2(value: float | None) -> str:
     """R2 with three digits, never rounded up to 1."""
     if value is None:
         return "-"
+    if abs(value) >= 1000:
+        return f"{value:.3g}"
     return "1" if value > 1 - 1e-9 else f"{min(value, 0.9999):.4f}" if value > 0.9995 else f"{value:.3f}"
 
 

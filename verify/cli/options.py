@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 import torch
+from click.core import ParameterSource
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 DEVICES = ("auto", "cpu", "cuda")
@@ -105,6 +106,14 @@ def refuse_given(asked: Any, because: str, *names: str) -> None:
     given = [f"--{name}" for name in names if getattr(asked, name) is not None]
     if given:
         raise ValueError(f"{', '.join(given)}: {because}; leave it out")
+
+
+def refuse_typed(because: str, *names: str) -> None:
+    """Raises ValueError, one line, where one of these options, which have defaults, was typed."""
+    context = click.get_current_context()
+    typed = [n for n in names if context.get_parameter_source(n) is ParameterSource.COMMANDLINE]
+    if typed:
+        raise ValueError(f"{', '.join(f'--{name}' for name in typed)}: {because}; leave it out")
 
 
 def require_device(device: str) -> None:
