@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from constructions import build
 from replaying import replay
-from strategies import CircuitFamily, circuits, hyperteachers, points
+from strategies import DATA, CircuitFamily, circuits, hyperteachers, points
 from theory import Hyperteacher
 from theory.arithmetic import as_exact
-from verify import check
+from verify import check, checker
+from verify.certificates import certificate, certified_error
 from verify.cli import main
 
 pytestmark = pytest.mark.slow
@@ -87,6 +88,20 @@ def test_training_composes_where_the_split_allows_it_and_the_constructed_network
     rows = [row for row in document["rows"] if (row["split"], row["network"]) == ("random 25 %", "exact")]
     first, last = ([_decoded(row, layer) for row in rows] for layer in (0, 1))
     assert len(rows) == 3 and np.median(first) > 0.95 and np.median(last) < 0.1
+
+
+@pytest.mark.parametrize("weights", ["khot", "discrete", "continuous"])
+def test_certificates_of_the_papers_size(weights):
+    """M = 16, 16-16-16: certified at the guarantee, or at what rounding the weights costs; each within a minute."""
+    teacher = Hyperteacher.load(DATA / "paper-discrete.npz") if weights == "discrete" else None
+    family = teacher or Hyperteacher.sample(weights=weights)
+    net = build(family, *((0.1,) if weights == "continuous" else ()))
+    document = certificate(family, net)
+    assert checker.verify(json.dumps(document)).startswith("accepted")
+    certified = certified_error(document)
+    assert certified == pytest.approx(net.guaranteed_error, rel=1e-9, abs=1e-12)
+    assert certified <= net.guaranteed_error + net.rounding_error
+    assert check(family, net, certified=certified).status == "holds"
 
 
 def _decoded(row, layer):

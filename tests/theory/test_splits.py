@@ -436,7 +436,8 @@ def test_refusals():
     assert_refused(lambda: splits.popular(ten, 0.5, modules=10), ["single out"])
     assert_refused(lambda: splits.hotness(5, 3, 3), ["trained < tested"])
     assert_refused(lambda: splits.hotness(5, 1.5, 3), ["trained must be an integer"])
-    assert_refused(lambda: splits.equal(Supports(4, 1), 0.5), ["rotations of one"])
+    for modules, fraction in ((4, 0.5), (3, 0.25), (2, 0.5)):
+        assert_refused(lambda m=modules, f=fraction: splits.equal(Supports(m, 1), f), ["rotations of one"])
     assert_refused(lambda: splits.random(Supports(1, 1), 0.5), ["holds out none"])
     assert_refused(lambda: splits.random(Supports(4, 1), 0.5, keep_single=True), ["holds out none"])
     for seed in (-1, 1.5, "a", None, True):

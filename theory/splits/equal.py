@@ -27,6 +27,8 @@ def equal(supports: Supports, fraction: float, seed: int = 0) -> Split:
     Raises ValueError for an impossible fraction, and for too many supports or modules to list them.
     """
     m = supports.modules
+    if supports.active == 1:
+        raise ValueError("equal: supports of one module are rotations of one; use active of at least 2")
     if supports.count > MOST or m > BITS:
         raise ValueError(
             f"equal: {supports.count:,} supports of {m} modules; needs a list, of at most {MOST:,} and {BITS} modules"
