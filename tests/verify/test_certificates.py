@@ -347,3 +347,16 @@ def test_bad_files_are_one_line_and_exit_2(tmp_path, capfd):
         found = capfd.readouterr()
         assert words in found.err and found.err.count("\n") == 1 and not found.out
     assert main(["verify-certificate", str(tmp_path / "file")]) == 1
+
+
+@pytest.mark.parametrize(("constant", "on"), [(F(-5, 4), True), (F(-7, 4), False), (F(-3), False), (F(1), True)])
+def test_a_neuron_that_mixes_ridges_and_may_bend_is_noisy(constant, on):
+    """ReLU(p), p = ReLU(z_0 + x) + ReLU(z_1 - x) + c, is p + [0, most of -p], or where mostly off [0, most of p]."""
+    stage = checker.Stage((2, 1, [((F(1), F(1)), (F(1), F(1)))]), [(F(-1), F(1))], [(F(0), F(0))])
+    pre = checker.Value({checker.CONSTANT: constant})
+    for row in ({0: F(1), 2: F(1)}, {1: F(1), 2: F(-1)}):
+        pre.add(stage.neuron(checker.Value(row)), F(1))
+    found = stage.neuron(pre)
+    points = [max(z + x, 0) + max(1 - z - x, 0) + constant for z in (0, 1) for x in (F(i, 8) for i in range(-8, 9))]
+    assert found.noise[0] == 0 and bool(found.ridges) is on
+    assert found.noise[1] >= (max(-min(points), 0) if on else max(max(points), 0))
