@@ -371,7 +371,7 @@ def digests(document: dict[str, Any]) -> dict[str, str]:
 
 
 def verify(text: str) -> str:
-    """What the certificate shows, in a line. ValueError where it shows nothing: malformed, changed, or not so."""
+    """What the certificate shows, in a line. ValueError (OverflowError) where it shows nothing: changed, or not so."""
     try:
         document = json.loads(text)
         require(
@@ -395,5 +395,5 @@ if __name__ == "__main__":
     try:
         with open(sys.argv[1], encoding="utf-8") as file:
             print(verify(file.read()))
-    except (IndexError, ValueError, OSError) as reason:
+    except (IndexError, ValueError, OverflowError, OSError) as reason:
         sys.exit(f"python checker.py FILE: {reason}")

@@ -346,7 +346,12 @@ def test_bad_files_are_one_line_and_exit_2(tmp_path, capfd):
         assert main(arguments) == 2
         found = capfd.readouterr()
         assert words in found.err and found.err.count("\n") == 1 and not found.out
-    assert main(["verify-certificate", str(tmp_path / "file")]) == 1
+    (tmp_path / "huge").write_text(digested(changed(("bounds", 0), "1" + 400 * "0")))
+    assert (
+        main(["verify-certificate", str(tmp_path / "file")])
+        == main(["verify-certificate", str(tmp_path / "huge")])
+        == 1
+    )
 
 
 @pytest.mark.parametrize(("constant", "on"), [(F(-5, 4), True), (F(-7, 4), False), (F(-3), False), (F(1), True)])

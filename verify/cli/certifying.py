@@ -28,7 +28,7 @@ def verify_certificate(files: tuple[str, ...]) -> int:
     for name, text in texts.items():
         try:
             click.echo(f"{name}: {checker.verify(text)}")
-        except ValueError as reason:
+        except (ValueError, OverflowError) as reason:  # a claim that no float can say
             click.echo(f"{name}: {' '.join(str(reason).split())}")
             code = REJECTED
     return code
